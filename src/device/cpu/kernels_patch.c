@@ -138,7 +138,7 @@ POOL(double, f64)
         for (; first < n; ++first) BODY(r *n, first)                                                                   \
     }
 #define BETTER(v, best) (((v) > (best)) | ((v) != (v)))
-/* The places count 0, 1 in the upper line and 2, 3 in the lower; of equals the first one is taken, and of NaN the last. */
+/* Places are a and b in the upper line, c and d in the lower; of equals the first is taken, and of NaN the last. */
 #define LARGEST(results, i)                                                                                            \
     {                                                                                                                  \
         const T a = upper[2 * (i)], b = upper[2 * (i) + 1], c = upper[line + 2 * (i)], d = upper[line + 2 * (i) + 1];  \
@@ -156,8 +156,8 @@ POOL(double, f64)
         there[line] = is_c ? g : none;                                                                                 \
         there[line + 1] = is_d ? g : none;                                                                             \
     }
-/* Lines of fewer than eight windows, where they lie without gaps: first the better of neighbours, of all lines, then the
- * better of two lines, of which eight are taken whatever n is: what is too many the next line writes over. */
+/* Lines of fewer than eight windows, where they lie without gaps: first the better of neighbours, of all lines, then
+ * the better of two lines, of which eight are taken whatever n is: what is too many the next line writes over. */
 enum { AT_ONCE = 256, TOO_MANY = 8 };
 #define POOL_SMALL(T, t)                                                                                               \
     static void better_neighbours_##t(T *restrict to, const T *restrict x, int64_t count) {                            \
