@@ -1,4 +1,4 @@
-/* What a whole process costs: bench_start, from its launch to its end. */
+/* What a whole process costs, from its launch to its end: bench_start, and bench_first_batch. */
 #include "harness.h"
 
 #include <libgen.h>
@@ -8,14 +8,14 @@
 
 extern char **environ;
 
-/* bench_start lies beside this program. */
-static const char *start_path(void) {
+/* The program of that name, which lies beside this one. */
+static const char *path_of(const char *name) {
     static char path[4096];
     char self[4000];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0) return "bench_start";
+    if (length < 0) return name;
     self[length] = '\0';
-    snprintf(path, sizeof path, "%s/bench_start", dirname(self));
+    snprintf(path, sizeof path, "%s/%s", dirname(self), name);
     return path;
 }
 
@@ -24,8 +24,8 @@ static void fail(const char *what) {
     exit(1);
 }
 
-static void start_ms(bench *b) {
-    char *argv[] = {(char *)start_path(), NULL};
+static void time_launches(bench *b, const char *name) {
+    char *argv[] = {(char *)path_of(name), NULL};
     while (bench_round(b)) {
         BENCH(b, "hodu") {
             pid_t child;
@@ -36,9 +36,12 @@ static void start_ms(bench *b) {
     }
 }
 
+static void start_ms(bench *b) { time_launches(b, "bench_start"); }
+static void first_batch_ms(bench *b) { time_launches(b, "bench_first_batch"); }
+
 static void start_mb(bench *b) {
     char command[4200];
-    snprintf(command, sizeof command, "'%s' report", start_path());
+    snprintf(command, sizeof command, "'%s' report", path_of("bench_start"));
     double megabytes = 0;
     FILE *child = popen(command, "r");
     if (child == NULL || fscanf(child, "%lf", &megabytes) != 1 || pclose(child) != 0) fail(command);
@@ -47,6 +50,7 @@ static void start_mb(bench *b) {
 
 static const bench_case cases[] = {
     {"process/start-ms", "ms", start_ms},
+    {"process/first-batch-ms", "ms", first_batch_ms},
     {"process/start-mb", "MB", start_mb},
 };
 
