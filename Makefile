@@ -161,6 +161,7 @@ golden: generate
 	@.venv/bin/python tests/golden/make_optim.py
 	@.venv/bin/python tests/golden/make_files.py
 	@.venv/bin/python -W ignore tests/golden/make_modules.py
+	@.venv/bin/python -W ignore tests/golden/make_curves.py
 
 install: setup
 	@$(call configure,release)

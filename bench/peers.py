@@ -102,6 +102,26 @@ def values_to_check(y):
     return [float(np.sqrt(np.mean(y * y))), *[float(y[k]) for k in (0, len(y) // 3, -1)]]
 
 
+# The network of examples/digits_conv.c and an epoch of images, as bench/layers.c makes them.
+EPOCH, BATCH = 44, 32
+READER = [(16, 1, 3, 3), (16, 16, 3, 3), (32, 16, 3, 3), (32, 32, 3, 3), (10, 128)]
+
+
+def reader_weights(): return [numbers(*shape, seed=10 + k, scale=0.2) for k, shape in enumerate(READER)]
+def reader_images(): return input_numbers(EPOCH * BATCH, 1, 8, 8, seed=1)
+def reader_labels(): return np.arange(EPOCH * BATCH) % 10
+def reader_rate(step): return 3e-3 * (1 + np.cos(np.pi * step / (1000 * EPOCH))) / 2
+
+
+# Those of a recurrent layer: [steps, rows, width] to as much.
+STEPS, ROWS, WIDTH = 64, 32, 256
+
+
+def recurrent_weights(gates):
+    shapes = [(gates * WIDTH, WIDTH), (gates * WIDTH, WIDTH), (gates * WIDTH,), (gates * WIDTH,)]
+    return [weight_numbers(*shape, seed=10 + k) for k, shape in enumerate(shapes)]
+
+
 LEARNING_RATE = 0.1
 BLOCKS = {"32x256x512x256": (32, 256, 512, 256), "64x512x1024x512": (64, 512, 1024, 512),
           "128x768x2048x1024": (128, 768, 2048, 1024)}
@@ -171,9 +191,19 @@ CASES = {  # name: unit, op, inputs
     "xla/unrolled-100": ("ms", "time_jitted_unrolled", 100),
     "static/first-result": ("ms", "time_first_result"),
     "static/first-result-disk": ("ms", "time_first_result"),
+    "layers/digits-conv-epoch": ("ms", "static_readers_epoch"),
+    "layers/digits-conv-epoch-script": ("ms", "static_compiled_epoch"),
+    "layers/max-pool-32x16x16x16": ("us", "static_max_pool"),
+    "layers/max-pool-32x16x16x16-train": ("us", "static_max_pool_training"),
     "process/start-ms": ("ms", "time_start"),
     "process/start-mb": ("MB", "time_start_mb"),
 }
+for name in ("gru", "lstm"):
+    for suffix in ("", "-script"):
+        CASES |= {
+            f"layers/{name}-64x32x256{suffix}": ("us", "static_recurrent", name, False),
+            f"layers/{name}-64x32x256-train{suffix}": ("us", "static_recurrent", name, True),
+        }
 for name, size in BLOCKS.items():
     CASES |= {
         f"static/mlp-{name}": ("us", "static_block", *size),
@@ -398,6 +428,65 @@ class Torch(Framework):
         losses = [step().item() for _ in range(10)]
         return step, [losses[0], losses[-1]]
 
+    def static_readers_epoch(self):
+        torch, nn = self.torch, self.torch.nn
+        torch.set_grad_enabled(True)
+        parts = []
+        for out, into, *_ in READER[:-1]:
+            parts += [nn.Conv2d(into, out, 3, padding=1, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
+            parts += [nn.MaxPool2d(2)] if into == out else []
+        model = nn.Sequential(*parts, nn.Flatten(), nn.Linear(128, 10))
+        with torch.no_grad():
+            for w, value in zip([p for p in model.parameters() if p.dim() > 1], reader_weights()):
+                w.copy_(torch.from_numpy(value))
+            model[-1].bias.zero_()
+        images, labels = torch.from_numpy(reader_images()), torch.from_numpy(reader_labels())
+        adam = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0.05)
+        rates = torch.optim.lr_scheduler.CosineAnnealingLR(adam, 1000 * EPOCH)
+        loss_of = self.compiled(lambda x, y: nn.functional.cross_entropy(model(x), y, label_smoothing=0.1))
+
+        def step(i):
+            loss = loss_of(images[i * BATCH:(i + 1) * BATCH], labels[i * BATCH:(i + 1) * BATCH])
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1)
+            adam.step()
+            rates.step()
+            adam.zero_grad()
+            return loss
+
+        def epoch():
+            for i in range(EPOCH):
+                step(i)
+        return epoch, [step(i).item() for i in range(3)]
+
+    static_compiled_epoch = static_readers_epoch
+
+    def static_recurrent(self, name, train):
+        torch = self.torch
+        torch.set_grad_enabled(train)
+        layer = getattr(torch.nn, name.upper())(WIDTH, WIDTH)
+        with torch.no_grad():
+            for p, value in zip(layer.parameters(), recurrent_weights(layer.weight_ih_l0.shape[0] // WIDTH)):
+                p.copy_(torch.from_numpy(value))
+        x = torch.from_numpy(input_numbers(STEPS, ROWS, WIDTH, seed=1)).requires_grad_(train)
+        forward, of = self.compiled(lambda x: layer(x)[0]), [*layer.parameters(), x]
+
+        def gradients():
+            y = forward(x)
+            return torch.autograd.grad(y, of, y.detach())
+        return (gradients, values_to_check(gradients()[-1])) if train else (lambda: forward(x), values_to_check(forward(x)))
+
+    def static_max_pool(self):
+        return self.static_graph(lambda x: self.torch.nn.functional.max_pool2d(x, 2), (32, 16, 16, 16))
+
+    def static_max_pool_training(self):
+        self.torch.set_grad_enabled(True)
+        x, seed = [self.torch.from_numpy(input_numbers(*shape, seed=k + 1)) for k, shape in
+                   enumerate([(32, 16, 16, 16), (32, 16, 8, 8)])]
+        x.requires_grad_()
+        pool = self.compiled(lambda x: self.torch.nn.functional.max_pool2d(x, 2))
+        return lambda: self.torch.autograd.grad(pool(x), x, seed), []
+
     def static_line(self):
         torch = self.torch
         torch.set_grad_enabled(True)
@@ -502,7 +591,7 @@ class TorchCompile(Torch):
         return self.torch.compile(function)
 
     def prepare(self, op, inputs):
-        if not op.startswith("static_"):
+        if not op.startswith("static_") or op == "static_readers_epoch":
             return None
         key = (op, *inputs)
         if key not in self.kept:
@@ -515,7 +604,8 @@ class TorchCompile(Torch):
                 print(f"{type(error).__name__}: {str(error).splitlines()[0]}", file=sys.stderr)
                 self.kept[key] = None
             signal.alarm(0)
-        self.torch.set_grad_enabled(op in ("static_training", "static_recurrence_training", "static_line"))
+        self.torch.set_grad_enabled(op in ("static_training", "static_recurrence_training", "static_line", "static_compiled_epoch",
+                                           "static_max_pool_training") or inputs[-1:] == [True])
         return self.kept[key]
 
     def time_start(self): return None
@@ -661,6 +751,96 @@ class Jax(Framework):
         call = self.training_step(lambda p, x, y: self.jnp.mean((self.recurrence(steps, x, p[0]) - y) ** 2), [w], x, y)
         losses = [float(call()[0]) for _ in range(10)]
         return call, [losses[0], losses[-1]]
+
+    def static_compiled_epoch(self):
+        """One step is jitted, and called for each batch."""
+        jax, jnp = self.jax, self.jnp
+
+        def logits(p, running, x):
+            new = []
+            for k in range(4):
+                x = jax.lax.conv_general_dilated(x, p[3 * k], (1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))
+                mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
+                count = x.size // x.shape[1]
+                new += [0.9 * running[2 * k] + 0.1 * mean, 0.9 * running[2 * k + 1] + 0.1 * variance * count / (count - 1)]
+                x = (x - mean[:, None, None]) * jax.lax.rsqrt(variance + 1e-5)[:, None, None]
+                x = jax.nn.relu(x * p[3 * k + 1][:, None, None] + p[3 * k + 2][:, None, None])
+                if k % 2:
+                    x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+            return x.reshape(x.shape[0], -1) @ p[-2].T + p[-1], new
+
+        def loss_of(p, running, x, y):
+            z, new = logits(p, running, x)
+            z = jax.nn.log_softmax(z)
+            return -(0.9 * jnp.take_along_axis(z, y[:, None], 1)[:, 0] + 0.1 * z.mean(1)).mean(), new
+
+        def step(p, m, v, running, n, x, y):
+            (loss, running), g = jax.value_and_grad(loss_of, has_aux=True)(p, running, x, y)
+            norm = jnp.sqrt(sum((t * t).sum() for t in g))
+            g = [t * jnp.minimum(1, 1 / (norm + 1e-6)) for t in g]
+            rate = 3e-3 * (1 + jnp.cos(jnp.pi * n / (1000 * EPOCH))) / 2
+            m = [0.9 * a + 0.1 * t for a, t in zip(m, g)]
+            v = [0.999 * a + 0.001 * t * t for a, t in zip(v, g)]
+            p = [w * (1 - rate * 0.05) - rate * (a / (1 - 0.9 ** (n + 1))) / (jnp.sqrt(b / (1 - 0.999 ** (n + 1))) + 1e-8)
+                 for w, a, b in zip(p, m, v)]
+            return loss, p, m, v, running, n + 1
+
+        p = []
+        for w in reader_weights()[:-1]:
+            p += [jnp.asarray(w), jnp.ones(w.shape[0]), jnp.zeros(w.shape[0])]
+        p += [jnp.asarray(reader_weights()[-1]), jnp.zeros(10)]
+        running = [t(w.shape[0]) for w in reader_weights()[:-1] for t in (jnp.zeros, jnp.ones)]
+        state = [p, [t * 0 for t in p], [t * 0 for t in p], running, jnp.float32(0)]
+        images, labels = jnp.asarray(reader_images()), jnp.asarray(reader_labels())
+        batches = [(images[i * BATCH:(i + 1) * BATCH], labels[i * BATCH:(i + 1) * BATCH]) for i in range(EPOCH)]
+        step = jax.jit(step, donate_argnums=(0, 1, 2, 3, 4))
+
+        def call(i):
+            loss, *state[:] = step(*state, *batches[i])
+            return loss
+
+        def epoch():
+            for i in range(EPOCH):
+                call(i)
+            return state
+        return epoch, [float(call(i)) for i in range(3)]
+
+    def static_recurrent(self, name, train):
+        jax, jnp = self.jax, self.jnp
+        gates = {"gru": 3, "lstm": 4}[name]
+        weights = [jnp.asarray(w) for w in recurrent_weights(gates)]
+        x = jnp.asarray(input_numbers(STEPS, ROWS, WIDTH, seed=1))
+
+        def layer(weights, x):
+            w, u, b, c = weights
+            given = x @ w.T + b  # of all steps at once
+
+            def gru(h, at):
+                (r, z, n), (a, d, e) = jnp.split(at, 3, -1), jnp.split(h @ u.T + c, 3, -1)
+                r, z = jax.nn.sigmoid(r + a), jax.nn.sigmoid(z + d)
+                h = (1 - z) * jnp.tanh(n + r * e) + z * h
+                return h, h
+
+            def lstm(state, at):
+                h, cell = state
+                i, f, g, o = jnp.split(at + h @ u.T + c, 4, -1)
+                cell = jax.nn.sigmoid(f) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
+                h = jax.nn.sigmoid(o) * jnp.tanh(cell)
+                return (h, cell), h
+            zeros = jnp.zeros((ROWS, WIDTH))
+            return jax.lax.scan(*((gru, zeros) if gates == 3 else (lstm, (zeros, zeros))), given)[1]
+
+        def gradients(weights, x):
+            y, pull = jax.vjp(layer, weights, x)
+            return pull(y)
+        function = jax.jit(gradients if train else layer)
+        call = lambda: function(weights, x)
+        return call, values_to_check(call()[-1] if train else call())
+
+    def static_max_pool(self):
+        lax = self.jax.lax
+        return self.static_graph(lambda x: lax.reduce_window(x, -self.jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"),
+                                 (32, 16, 16, 16))
 
     def line_loss(self, p, x, y): return self.jnp.mean((x @ p[0] + p[1] - y) ** 2)
 

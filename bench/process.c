@@ -1,5 +1,9 @@
+<<<<<<< HEAD
 /* What a whole process costs: bench_start, from its launch to its end; bench_first_native, from its launch to its first
  * result. */
+=======
+/* What a whole process costs, from its launch to its end: bench_start, and bench_first_batch. */
+>>>>>>> shelf
 #include "harness.h"
 
 #include <libgen.h>
@@ -9,7 +13,11 @@
 
 extern char **environ;
 
+<<<<<<< HEAD
 /* The others lie beside this program. */
+=======
+/* The program of that name, which lies beside this one. */
+>>>>>>> shelf
 static const char *path_of(const char *name) {
     static char path[4096];
     char self[4000];
@@ -25,8 +33,13 @@ static void fail(const char *what) {
     exit(1);
 }
 
+<<<<<<< HEAD
 static void start_ms(bench *b) {
     char *argv[] = {(char *)path_of("bench_start"), NULL};
+=======
+static void time_launches(bench *b, const char *name) {
+    char *argv[] = {(char *)path_of(name), NULL};
+>>>>>>> shelf
     while (bench_round(b)) {
         BENCH(b, "hodu") {
             pid_t child;
@@ -36,6 +49,9 @@ static void start_ms(bench *b) {
         }
     }
 }
+
+static void start_ms(bench *b) { time_launches(b, "bench_start"); }
+static void first_batch_ms(bench *b) { time_launches(b, "bench_first_batch"); }
 
 static void start_mb(bench *b) {
     char command[4200];
@@ -93,6 +109,7 @@ static void first_native_ms(bench *b) {
 
 static const bench_case cases[] = {
     {"process/start-ms", "ms", start_ms},
+    {"process/first-batch-ms", "ms", first_batch_ms},
     {"process/start-mb", "MB", start_mb},
     {"process/first-result-native", "ms", first_native_ms},
 };

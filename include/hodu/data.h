@@ -208,7 +208,7 @@ HD_API hd_tensor *hd_tokenizer_encode(hd_tokenizer *tokenizer, const char *text,
 /* The text of tokens [n], integers, into `out`, terminated when there is room; returns the length of all of it, as
  * snprintf does; -1 on error. */
 HD_API int64_t hd_tokenizer_decode(hd_tokenizer *tokenizer, hd_tensor *tokens, char *out, size_t capacity);
-/* A file of text, a line for each pair. */
+/* A file of text, a line for each pair; the old one stays until all of it is on the disk. */
 HD_API void hd_tokenizer_save(hd_tokenizer *tokenizer, const char *path);
 HD_API hd_tokenizer *hd_tokenizer_load(const char *path);
 HD_API hd_tokenizer *hd_tokenizer_parse(const char *text, size_t bytes);

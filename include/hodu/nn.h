@@ -204,10 +204,10 @@ typedef struct hd_recurrent_opts {
 } hd_recurrent_opts;
 /* Recurrent layers over x [t, n, input]. hd_forward gives each h of the last layer, [t, n, directions hidden], from a
  * state of zeros; hd_forward_all of {x}, or {x, h0}, of an LSTM {x, h0, c0}, gives {output, hn}, of an LSTM {output,
- * hn, cn}: states are [layers directions, n, hidden]. Behind these inputs there may be lengths, i64 [n]: beyond them
- * outputs are 0, and states are those of the last step within. Parameters are "weight_ih_l0" [gates hidden, input],
- * "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", then those of "l0_reverse", "l1", ..., with the gates in PyTorch's order,
- * drawn uniformly within 1 / sqrt(hidden). */
+ * hn, cn}: states are [layers directions, n, hidden]. Behind these inputs there may be lengths, i64 [n], any up to t
+ * or more: beyond them outputs are 0, and states are those of the last step within, of length 0 those at first.
+ * Parameters are "weight_ih_l0" [gates hidden, input], "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", then those of
+ * "l0_reverse", "l1", ..., with the gates in PyTorch's order, drawn uniformly within 1 / sqrt(hidden). */
 HD_API hd_module *hd_rnn(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);
 HD_API hd_module *hd_lstm(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);
 HD_API hd_module *hd_gru(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);

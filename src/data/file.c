@@ -1,5 +1,6 @@
 /* Whole files. */
 #include "data/file.h"
+#include "core/file.h"
 #include "core/os_file.h"
 
 #include <errno.h>
@@ -31,13 +32,29 @@ hd_error hd_file_read_all(const char *path, hd_file_bytes *out) {
     return status;
 }
 
-hd_error hd_file_write_all(const char *path, const void *bytes, size_t count) {
-    if (path == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`path` is NULL");
-    const int file = hd_os_open(HD_OS_HERE, path, HD_OS_WRITE | HD_OS_CREATE, 0666);
-    bool whole = file >= 0 && hd_os_cut(file, 0) && hd_os_write(file, bytes, count);
+static hd_error write_open(int file, const char *path, const void *bytes, size_t count) {
+    bool whole = file >= 0 && hd_os_write(file, bytes, count);
     const int why = errno;
     if (file >= 0) whole = hd_os_close(file) && whole;
     return whole ? HD_OK : hd_fail(HD_ERROR_STATE, "\"%s\" cannot be written: %s", path, strerror(why));
+}
+
+typedef struct span {
+    const void *bytes;
+    size_t count;
+} span;
+static hd_error fill(void *user, int descriptor) {
+    const span *s = user;
+    return hd_file_write_at(descriptor, s->bytes, s->count, 0);
+}
+
+hd_error hd_file_write_all(hd_thread *thread, const char *path, const void *bytes, size_t count) {
+    if (path == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`path` is NULL");
+    hd_os_status old;
+    if (hd_os_status_at(path, &old) && !old.is_regular) /* a pipe, a terminal */
+        return write_open(hd_os_open(HD_OS_HERE, path, HD_OS_WRITE, 0), path, bytes, count);
+    const hd_error status = hd_file_replace(thread, path, fill, &(span){bytes, count});
+    return status == HD_OK ? HD_OK : hd_file_reword(thread, status, "\"%s\" ", hd_file_short(path));
 }
 
 void hd_file_blame(hd_thread *thread, const char *path) { hd_error_append(thread, " (in \"%s\")", path); }

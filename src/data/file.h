@@ -9,8 +9,8 @@ typedef struct hd_file_bytes {
     size_t count;
 } hd_file_bytes;
 hd_error hd_file_read_all(const char *path, hd_file_bytes *out);
-/* The file is that much, whatever was there before. */
-hd_error hd_file_write_all(const char *path, const void *bytes, size_t count);
+/* The file is that much when all of it is on the disk, and what was there before until then. */
+hd_error hd_file_write_all(hd_thread *thread, const char *path, const void *bytes, size_t count);
 /* What is wrong in a file names it. */
 void hd_file_blame(hd_thread *thread, const char *path);
 

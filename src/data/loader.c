@@ -165,12 +165,14 @@ static hd_error check_fork(const hd_loader *l) {
                                    "parent's; make a loader in the child");
 }
 
+static const int64_t LAST_EPOCH = INT64_C(1) << 62; /* to begin with: no program counts from there to the end */
+
 void hd_loader_seek(hd_loader *loader, hd_loader_place place) {
     HD_ENTER("hd_loader_seek", );
     if (loader_check(loader) != HD_OK || check_fork(loader) != HD_OK) return;
-    if (place.epoch < 0 || place.batch < 0 || place.batch >= loader->batches) {
-        hd_fail(HD_ERROR_VALUE, "epoch %lld, batch %lld; an epoch has batches 0 to %lld", (long long)place.epoch,
-                (long long)place.batch, (long long)loader->batches - 1);
+    if (place.epoch < 0 || place.epoch > LAST_EPOCH || place.batch < 0 || place.batch >= loader->batches) {
+        hd_fail(HD_ERROR_VALUE, "epoch %lld, batch %lld; epochs are 0 to 2^62 and have batches 0 to %lld",
+                (long long)place.epoch, (long long)place.batch, (long long)loader->batches - 1);
         return;
     }
     HD_USE(&loader->object, false, );

@@ -203,7 +203,7 @@ void hd_png_save(const char *path, hd_tensor *image) {
     w.row_bytes = (size_t)(w.depth / 8 * w.channels) * w.width;
     if (take_pixels(&w, image) == HD_OK) {
         if (guarded(&w, write_image))
-            hd_file_write_all(path, w.out, w.count);
+            hd_file_write_all(thread, path, w.out, w.count);
         else
             complain(&w, "libpng cannot write the image");
     }

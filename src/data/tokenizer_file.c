@@ -34,7 +34,7 @@ void hd_tokenizer_save(hd_tokenizer *tokenizer, const char *path) {
         at += (size_t)snprintf(text + at, room - at, "%d %d\n", (int)tokenizer->pair[i].left,
                                (int)tokenizer->pair[i].right);
     at += (size_t)snprintf(text + at, room - at, "end\n");
-    hd_file_write_all(path, text, at);
+    hd_file_write_all(thread, path, text, at);
     hd_array_release(text);
 }
 

@@ -87,6 +87,11 @@ static hd_tensor *places_of(const hd_tensor *x, hd_tensor *position) {
     return hd_add(hd_range_beside(x, 0, 1, count, HD_I64), hd_reshape(hd_cast(position, HD_I64), HD_SHAPE(1)));
 }
 
+/* Those in a cache of so many. Indices below 0 would count from its end: they become what is beyond it, an error. */
+static hd_tensor *places_in(hd_tensor *places, int64_t size) {
+    return hd_masked_fill(places, hd_lt_scalar(places, 0), (double)size);
+}
+
 static hd_tensor *step(hd_thread *thread, hd_module *m, hd_tensor *x, hd_tensor *const caches[2], hd_tensor *position) {
     const hd_heads *s = m->state;
     hd_tensor *parts[3] = {NULL}, *const given[3] = {x, x, x}, *places = places_of(x, position);
@@ -94,7 +99,7 @@ static hd_tensor *step(hd_thread *thread, hd_module *m, hd_tensor *x, hd_tensor 
     for (int i = 0; i < 2 && s->rotary != 0; ++i) parts[i] = hd_rotary(parts[i], places, s->rotary);
     for (int i = 0; i < 2 && hd_ok(); ++i) {
         hd_tensor *new_ones = hd_cast(parts[1 + i], hd_tensor_dtype(caches[i]));
-        hd_assign(caches[i], hd_index_copy(caches[i], -2, places, new_ones));
+        hd_assign(caches[i], hd_index_copy(caches[i], -2, places_in(places, hd_tensor_size(caches[i], -2)), new_ones));
         parts[1 + i] = hd_heads_spread(s, hd_cast(caches[i], hd_tensor_dtype(parts[0])));
     }
     if (!hd_ok()) return NULL;

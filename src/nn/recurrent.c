@@ -1,6 +1,7 @@
 /* Running cells of recurrent layers: a loop that has a product and a few elementwise ops for each step. */
 #include "nn/recurrent.h"
 
+#include <hodu/builder.h>
 #include <hodu/grad.h>
 
 hd_tensor *hd_gate(hd_tensor *all, int index, int count) {
@@ -18,6 +19,14 @@ hd_tensor *hd_stack_steps(hd_tensor **steps, int64_t count) {
         count = joined;
     }
     return steps[0];
+}
+
+/* The weight as products by it take it, so that not each step has to lay it out anew: a script does so by itself, and
+ * few steps are not worth a copy. */
+enum { FEW_STEPS = 8 };
+static hd_tensor *laid_out(hd_tensor *weight, int64_t steps) {
+    if (steps < FEW_STEPS || hd_builder_is_recording()) return weight;
+    return hd_transpose(hd_contiguous(hd_transpose(weight, 0, 1)), 0, 1);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
@@ -43,9 +52,11 @@ static hd_tensor *run_steps(hd_thread *thread, const hd_cell *cell, const hd_cel
     hd_tensor **steps = hd_array_resize(NULL, (size_t)(count * shown) * sizeof(hd_tensor *));
     if (steps == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for %lld steps", (long long)count);
     for (int i = 0; i < cell->states; ++i) state[i] = run->begin[i];
+    hd_cell_run laid = *run;
+    laid.weight = laid_out(run->weight, count);
     for (int64_t i = 0; i < count && hd_ok(); ++i) {
         const int64_t t = run->backwards ? count - 1 - i : i;
-        run_step(thread, cell, run, t, state);
+        run_step(thread, cell, &laid, t, state);
         for (int k = 0; k < shown; ++k) steps[k * count + t] = state[k];
     }
     hd_tensor *all = hd_ok() ? hd_stack_steps(steps, count * shown) : NULL;

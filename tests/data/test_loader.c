@@ -419,7 +419,9 @@ static void wrong_arguments_are_named(void **state) {
     assert_error(HD_ERROR_NULL_ARGUMENT, "hd_loader_seek");
     hd_loader *l = hd_loader_new(d, 2, NULL);
     hd_loader_seek(l, (hd_loader_place){0, 0, 2});
-    assert_error(HD_ERROR_VALUE, "hd_loader_seek: epoch 0, batch 2; an epoch has batches 0 to 1");
+    assert_error(HD_ERROR_VALUE, "hd_loader_seek: epoch 0, batch 2; epochs are 0 to 2^62 and have batches 0 to 1");
+    hd_loader_seek(l, (hd_loader_place){0, INT64_MAX, 1}); /* as a file may say */
+    assert_error(HD_ERROR_VALUE, "hd_loader_seek: epoch 9223372036854775807");
     hd_loader_seek(l, (hd_loader_place){0, -1, 0});
     assert_error(HD_ERROR_VALUE, "epoch -1");
 }

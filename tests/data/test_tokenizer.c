@@ -3,6 +3,9 @@
 #include "data/tokenizer.h"
 #include "support_data.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 static hd_tokenizer *train(const char *text, int64_t size) { return hd_bpe_train(text, strlen(text), size); }
 static hd_tensor *encode(hd_tokenizer *t, const char *text) { return hd_tokenizer_encode(t, text, strlen(text)); }
 
@@ -122,6 +125,27 @@ static void a_file_has_the_same_tokenizer(void **state) {
     assert_int_equal(hd_tokenizer_size(hd_tokenizer_load(path)), 256);
 }
 
+/* On a disk that is full, say: no byte is written over the old file before the new one is there. */
+static void what_cannot_be_written_leaves_the_old_file(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static char text[4000];
+    const char *path = fresh_path("tokenizer");
+    hd_tokenizer *t = hd_bpe_train(text, babble(text, sizeof text, 3), 400);
+    hd_tokenizer_save(hd_bpe_train(text, babble(text, sizeof text, 3), 260), path);
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){200, before.rlim_max});
+    hd_tokenizer_save(t, path);
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_error(HD_ERROR_STATE, "tokenizer\" cannot be written: File too large");
+    assert_int_equal(hd_tokenizer_size(hd_tokenizer_load(path)), 260);
+    hd_tokenizer_save(t, "/dev/null"); /* what is no file of its own is written to, and stays */
+    assert_ok();
+}
+
 static void refuses(const char *text, const char *message) {
     assert_null(hd_tokenizer_parse(text, strlen(text)));
     assert_error(HD_ERROR_VALUE, message);
@@ -204,5 +228,5 @@ static void each_allocation_may_fail(void **state) {
 
 RUN(test(bytes_are_tokens), test(the_most_frequent_pair_is_joined_first), test(pairs_do_not_reach_across_words),
     test(learning_is_the_same_every_time_and_shortens_text), test(decoding_tells_how_much_room_it_needs),
-    test(a_file_has_the_same_tokenizer), test(what_is_no_tokenizer_is_named_with_its_line),
-    test(wrong_arguments_are_named), test(each_allocation_may_fail))
+    test(a_file_has_the_same_tokenizer), test(what_cannot_be_written_leaves_the_old_file),
+    test(what_is_no_tokenizer_is_named_with_its_line), test(wrong_arguments_are_named), test(each_allocation_may_fail))

@@ -165,6 +165,8 @@ static void bad_arguments(void **state) {
     assert_error(HD_ERROR_DTYPE, "position [2] of i64");
     assert_null(hd_multihead_attention_step(m, x, cache, hd_copy(cache), hd_scalar(2, HD_I64)));
     assert_error(HD_ERROR_INDEX, "3");
+    assert_null(hd_multihead_attention_step(m, x, cache, hd_copy(cache), hd_scalar(-1, HD_I64)));
+    assert_error(HD_ERROR_INDEX, "");
     assert_null(hd_rotary(hd_ones(HD_SHAPE(4), HD_F32), NULL, 0));
     assert_error(HD_ERROR_SHAPE, "hd_rotary: x [4] of f32; it must be [..., t, d]");
     assert_null(hd_rotary(x, zero, 0));

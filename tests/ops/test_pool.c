@@ -67,6 +67,29 @@ static void lines_of_windows(void **state) {
     }
 }
 
+/* Windows of 2 x 2 beside each other have kernels of their own. In between lies an axis of size 1, which those that are
+ * walked one by one do not mind. */
+static void windows_of_two_by_two(void **state) {
+    (void)state;
+    hd_seed(12);
+    for (int round = 0; round < 120; ++round) {
+        HD_SCOPE;
+        const int64_t h = 2 + round % 7, w = 2 + (round * 5) % 37;
+        const hd_dtype dtype = round % 2 == 0 ? HD_F32 : HD_F64;
+        hd_tensor *x = hd_cast(hd_randint(HD_SHAPE(3, 1, h, w), HD_I32, -2, 3), dtype);
+        if (round % 3 == 0)
+            x = hd_where(hd_lt_scalar(hd_rand(HD_SHAPE(3, 1, h, w), HD_F32), 0.1), hd_scalar(NAN, dtype), x);
+        const hd_pool_opts *deep = POOL(.stride = {1, 2, 2}), *ceiling = POOL(.ceil_mode = round % 5 == 0);
+        hd_tensor *largest = hd_max_pool(x, HD_SHAPE(2, 2), NULL);
+        assert_same(largest, hd_max_pool(x, HD_SHAPE(1, 2, 2), deep));
+        hd_tensor *g = hd_cast(hd_randint(hd_tensor_shape(largest), HD_I32, -4, 5), dtype);
+        assert_same(hd_max_pool_gradient(g, x, HD_SHAPE(2, 2), NULL),
+                    hd_max_pool_gradient(g, x, HD_SHAPE(1, 2, 2), deep));
+        if (round % 5 == 0) /* windows that are cut at the end are none of these */
+            assert_int_equal(hd_tensor_size(hd_max_pool(x, HD_SHAPE(2, 2), ceiling), 3), (w + 1) / 2);
+    }
+}
+
 static void threads_do_not_change_the_result(void **state) {
     (void)state;
     hd_seed(10);
@@ -154,5 +177,6 @@ static void bad_arguments(void **state) {
     assert_error(HD_ERROR_NULL_ARGUMENT, "hd_adaptive_avg_pool");
 }
 
-RUN(test(any_layout_and_dtype), test(lines_of_windows), test(threads_do_not_change_the_result),
-    test(a_window_may_be_larger_than_the_image), test(windows_that_see_nothing), test(bad_arguments))
+RUN(test(any_layout_and_dtype), test(lines_of_windows), test(windows_of_two_by_two),
+    test(threads_do_not_change_the_result), test(a_window_may_be_larger_than_the_image), test(windows_that_see_nothing),
+    test(bad_arguments))

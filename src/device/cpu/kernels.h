@@ -141,6 +141,10 @@ typedef struct hd_pool_kernels {
     void (*larger)(void *best, const void *x, int64_t step, int64_t n);
     void (*larger_at)(void *best, int32_t *where, const void *x, int64_t step, int64_t n, int32_t at);
     void (*add)(double *sum, const void *x, int64_t step, int64_t n);
+    /* Windows of 2 x 2 side by side, `rows` times n of them, of lines that are `line` long: the largest of each, and
+     * its gradient, which writes each element that a window sees. */
+    void (*larger_of_4)(void *out, const void *x, int64_t line, int64_t rows, int64_t n);
+    void (*larger_of_4_back)(void *out, const void *g, const void *x, int64_t line, int64_t rows, int64_t n);
 } hd_pool_kernels;
 
 /* Winograd's F(2x2, 3x3), see conv_winograd.c. Places are `apart` elements from each other. */

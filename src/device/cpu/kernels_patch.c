@@ -129,9 +129,113 @@ TAPS(double, f64)
 POOL(float, f32)
 POOL(double, f64)
 
+/* Eight windows at a time, which is known to the compiler: small images have no more beside each other. */
+#define EACH_WINDOW(BODY)                                                                                              \
+    for (int64_t r = 0; r < rows; ++r, upper += 2 * line) {                                                            \
+        int64_t first = 0;                                                                                             \
+        for (; first + 8 <= n; first += 8)                                                                             \
+            for (int64_t k = 0; k < 8; ++k) BODY(r *n, first + k)                                                      \
+        for (; first < n; ++first) BODY(r *n, first)                                                                   \
+    }
+#define BETTER(v, best) (((v) > (best)) | ((v) != (v)))
+/* Places are a and b in the upper line, c and d in the lower; of equals the first is taken, and of NaN the last. */
+#define LARGEST(results, i)                                                                                            \
+    {                                                                                                                  \
+        const T a = upper[2 * (i)], b = upper[2 * (i) + 1], c = upper[line + 2 * (i)], d = upper[line + 2 * (i) + 1];  \
+        const T ab = BETTER(b, a) ? b : a, abc = BETTER(c, ab) ? c : ab;                                               \
+        to[(results) + (i)] = BETTER(d, abc) ? d : abc;                                                                \
+    }
+#define GRADIENT(results, i)                                                                                           \
+    {                                                                                                                  \
+        const T a = upper[2 * (i)], b = upper[2 * (i) + 1], c = upper[line + 2 * (i)], d = upper[line + 2 * (i) + 1];  \
+        const T ab = BETTER(b, a) ? b : a, abc = BETTER(c, ab) ? c : ab, none = 0, g = from[(results) + (i)] + none;   \
+        const bool is_d = BETTER(d, abc), is_c = BETTER(c, ab) & !is_d, is_b = BETTER(b, a) & !is_c & !is_d;           \
+        T *there = to + 2 * (r * line + (i));                                                                          \
+        there[0] = (is_b | is_c | is_d) ? none : g;                                                                    \
+        there[1] = is_b ? g : none;                                                                                    \
+        there[line] = is_c ? g : none;                                                                                 \
+        there[line + 1] = is_d ? g : none;                                                                             \
+    }
+/* Lines of fewer than eight windows, where they lie without gaps: first the better of neighbours, of all lines, then
+ * the better of two lines, of which eight are taken whatever n is: what is too many the next line writes over. */
+enum { AT_ONCE = 256, TOO_MANY = 8 };
+#define POOL_SMALL(T, t)                                                                                               \
+    static void better_neighbours_##t(T *restrict to, const T *restrict x, int64_t count) {                            \
+        for (int64_t j = 0; j < count; ++j) to[j] = BETTER(x[2 * j + 1], x[2 * j]) ? x[2 * j + 1] : x[2 * j];          \
+    }                                                                                                                  \
+    static void small_of_4_##t(T *out, const T *x, int64_t rows, int64_t n) {                                          \
+        T pairs[AT_ONCE + TOO_MANY] = {0}, best[AT_ONCE / 2 + TOO_MANY];                                               \
+        for (int64_t some; rows > 0; rows -= some, out += some * n, x += 4 * some * n) {                               \
+            some = rows < AT_ONCE / (2 * n) ? rows : AT_ONCE / (2 * n);                                                \
+            better_neighbours_##t(pairs, x, 2 * some * n);                                                             \
+            for (int64_t r = 0; r < some; ++r) {                                                                       \
+                const T *restrict upper = pairs + 2 * r * n, *restrict lower = upper + n;                              \
+                T two[TOO_MANY];                                                                                       \
+                for (int k = 0; k < TOO_MANY; ++k) {                                                                   \
+                    const bool is_lower = BETTER(lower[k], upper[k]);                                                  \
+                    two[k] = is_lower ? lower[k] : upper[k];                                                           \
+                }                                                                                                      \
+                memcpy(best + r * n, two, sizeof two);                                                                 \
+            }                                                                                                          \
+            memcpy(out, best, (size_t)(some * n) * sizeof(T));                                                         \
+        }                                                                                                              \
+    }                                                                                                                  \
+    /* g of a window goes to the better line, and there to the better neighbour. */                                    \
+    static void share_##t(T *restrict to, const T *restrict g, const T *restrict x, int64_t count) {                   \
+        for (int64_t j = 0; j < count; ++j) {                                                                          \
+            const bool second = BETTER(x[2 * j + 1], x[2 * j]);                                                        \
+            to[2 * j] = second ? 0 : g[j];                                                                             \
+            to[2 * j + 1] = second ? g[j] : 0;                                                                         \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void small_of_4_back_##t(T *out, const T *gradient, const T *x, int64_t rows, int64_t n) {                  \
+        T pairs[AT_ONCE + TOO_MANY] = {0}, g[AT_ONCE / 2 + TOO_MANY] = {0}, shares[AT_ONCE + TOO_MANY];                \
+        for (int64_t some; rows > 0; rows -= some, out += 4 * some * n, x += 4 * some * n, gradient += some * n) {     \
+            some = rows < AT_ONCE / (2 * n) ? rows : AT_ONCE / (2 * n);                                                \
+            better_neighbours_##t(pairs, x, 2 * some * n);                                                             \
+            for (int64_t i = 0; i < some * n; ++i) g[i] = gradient[i] + 0;                                             \
+            for (int64_t r = 0; r < some; ++r) {                                                                       \
+                const T *restrict upper = pairs + 2 * r * n, *restrict lower = upper + n, *restrict from = g + r * n;  \
+                T *to = shares + 2 * r * n, of_lower[TOO_MANY];                                                        \
+                for (int k = 0; k < TOO_MANY; ++k) {                                                                   \
+                    const bool is_lower = BETTER(lower[k], upper[k]);                                                  \
+                    of_lower[k] = is_lower ? from[k] : 0;                                                              \
+                    to[k] = is_lower ? 0 : from[k];                                                                    \
+                }                                                                                                      \
+                memcpy(to + n, of_lower, sizeof of_lower);                                                             \
+            }                                                                                                          \
+            share_##t(out, shares, x, 2 * some * n);                                                                   \
+        }                                                                                                              \
+    }
+POOL_SMALL(float, f32)
+POOL_SMALL(double, f64)
+
+#define POOL_OF_4(type, t)                                                                                             \
+    static void larger_of_4_##t(void *out, const void *x, int64_t line, int64_t rows, int64_t n) {                     \
+        typedef type T;                                                                                                \
+        T *restrict to = out;                                                                                          \
+        const T *restrict upper = x;                                                                                   \
+        if (n < TOO_MANY && line == 2 * n)                                                                             \
+            small_of_4_##t(to, upper, rows, n);                                                                        \
+        else                                                                                                           \
+            EACH_WINDOW(LARGEST)                                                                                       \
+    }                                                                                                                  \
+    static void larger_of_4_back_##t(void *out, const void *gradient, const void *x, int64_t line, int64_t rows,       \
+                                     int64_t n) {                                                                      \
+        typedef type T;                                                                                                \
+        T *restrict to = out;                                                                                          \
+        const T *restrict upper = x, *restrict from = gradient;                                                        \
+        if (n < TOO_MANY && line == 2 * n)                                                                             \
+            small_of_4_back_##t(to, from, upper, rows, n);                                                             \
+        else                                                                                                           \
+            EACH_WINDOW(GRADIENT)                                                                                      \
+    }
+POOL_OF_4(float, f32)
+POOL_OF_4(double, f64)
+
 void KERNELS(hd_fill_patch)(hd_cpu_kernels *table) {
-    table->pool_f32 = (hd_pool_kernels){larger_f32, larger_at_f32, add_f32};
-    table->pool_f64 = (hd_pool_kernels){larger_f64, larger_at_f64, add_f64};
+    table->pool_f32 = (hd_pool_kernels){larger_f32, larger_at_f32, add_f32, larger_of_4_f32, larger_of_4_back_f32};
+    table->pool_f64 = (hd_pool_kernels){larger_f64, larger_at_f64, add_f64, larger_of_4_f64, larger_of_4_back_f64};
     table->runs_4 = runs_4;
     table->runs_8 = runs_8;
     table->taps_f32 = taps_f32;

@@ -36,6 +36,7 @@ typedef struct pool_job {
     int64_t image[3], result[3], step[3]; /* axes that are missing come first, with size 1 */
     const window *windows[3];
     const tap *taps; /* NULL: windows of the last axis are not all alike */
+    bool of_4;       /* windows of 2 x 2 beside each other, without padding: most networks have these */
     int64_t tap_count, stride;
     bool exclude_padding;
 } pool_job;
@@ -160,15 +161,29 @@ static void see_all(const pool_job *j, const char *x, const window *a, const win
 POOL(float)
 POOL(double)
 
+/* Planes beside each other, when they have windows of 2 x 2. */
+static bool planes_of_4(const pool_job *j, int64_t planes, const char *first, const char *x, char *out) {
+    const hd_pool_kernels *k = j->bytes == 4 ? &hd_kernels()->pool_f32 : &hd_kernels()->pool_f64;
+    if (j->of_4 && j->what == LARGEST)
+        k->larger_of_4(out, x, j->image[2], planes * j->result[1], j->result[2]);
+    else if (j->of_4 && j->what == LARGEST_BACK)
+        k->larger_of_4_back(out, first, x, j->image[2], planes * j->result[1], j->result[2]);
+    else
+        return false;
+    return true;
+}
+
 static void run_planes(void *context, int64_t begin, int64_t end) {
     const pool_job *j = context;
     const int64_t image = j->image[0] * j->image[1] * j->image[2], result = j->result[0] * j->result[1] * j->result[2];
-    const bool back = j->what == LARGEST_BACK || j->what == MEAN_BACK;
-    const int64_t of_first = back ? result : image, of_out = back ? image : result;
-    for (int64_t p = begin; p < end; ++p) {
+    const bool back = j->what == LARGEST_BACK || j->what == MEAN_BACK,
+               seen = j->of_4 && 4 * result == image && (j->what == LARGEST || j->what == LARGEST_BACK);
+    const int64_t of_first = back ? result : image, of_out = back ? image : result, step = seen ? end - begin : 1;
+    for (int64_t p = begin; p < end; p += step) {
         const char *first = j->first + p * of_first * (int64_t)j->bytes, *x = j->x + p * image * (int64_t)j->bytes;
         char *out = j->out + p * of_out * (int64_t)j->bytes;
-        if (back) memset(out, 0, (size_t)of_out * j->bytes);
+        if (back && !seen) memset(out, 0, (size_t)of_out * j->bytes);
+        if (planes_of_4(j, step, first, x, out)) continue;
         if (j->bytes == 4)
             plane_float(j, (const float *)first, (const float *)x, (float *)out);
         else
@@ -195,6 +210,15 @@ static void find_windows(const hd_pool_attributes *a, int axis, int64_t image, i
             out[i].whole = hd_least(stop, image + a->padding.size[2 * axis + 1]) - start;
         }
     }
+}
+
+static bool is_of_4(const pool_job *j, const hd_pool_attributes *a) {
+    if (a->adaptive || a->window.rank != 2) return false;
+    for (int i = 0; i < 2; ++i)
+        if (a->window.size[i] != 2 || a->stride.size[i] != 2 || a->dilation.size[i] != 1 ||
+            2 * j->result[1 + i] > j->image[1 + i] || a->padding.size[2 * i] != 0)
+            return false;
+    return true;
 }
 
 /* The taps of the last axis, `image` long, in `out`. */
@@ -234,6 +258,7 @@ static hd_error pool(hd_thread *thread, pool_job *j, const hd_pool_attributes *a
         find_windows(a, i - (3 - axes), j->image[i], j->result[i], list);
         list += j->result[i];
     }
+    j->of_4 = is_of_4(j, a);
     if (alike) find_taps(j, a, j->image[2], (tap *)(void *)list);
     hd_parallel_range(planes, GRAIN / plane + 1, run_planes, j);
     hd_block_release(thread, workspace);
