@@ -315,6 +315,17 @@ static hd_error say_words(hd_net *net, hd_c_text *t) {
     return HD_OK;
 }
 
+/* True when a name stands in a text by itself. */
+static bool says_name(const char *text, const char *name) {
+    const size_t length = strlen(name);
+    for (const char *at = text; (at = strstr(at, name)) != NULL; ++at) {
+        const char before = at > text ? at[-1] : ' ', after = at[length];
+        if (!isalnum((unsigned char)before) && before != '_' && !isalnum((unsigned char)after) && after != '_')
+            return true;
+    }
+    return false;
+}
+
 static hd_error say_source(hd_net *net, hd_c_text *t) {
     const char *p = net->prefix, *u = net->upper;
     hd_c_text_say(t, "/* %s: written by hodu; %s.h says what it does. */\n#include \"%s.h\"\n\n", p, p, p);
@@ -339,15 +350,15 @@ static hd_error say_source(hd_net *net, hd_c_text *t) {
     say_prototype(net, t);
     hd_c_text_say(t, " {\n");
     const char *body = hd_c_text_string(&net->body);
-    if (strstr(body, "arena") != NULL) hd_c_text_say(t, "    unsigned char *const arena = n->arena;\n");
-    if (strstr(body, "state") != NULL) hd_c_text_say(t, "    unsigned char *const state = n->state;\n");
+    if (says_name(body, "arena")) hd_c_text_say(t, "    unsigned char *const arena = n->arena;\n");
+    if (says_name(body, "state")) hd_c_text_say(t, "    unsigned char *const state = n->state;\n");
     if (net->plan->graph->draws > 0) hd_c_text_say(t, "    uint64_t *const random = (uint64_t *)n->state;\n");
     if (net->draws) hd_c_text_say(t, "    const uint64_t seed = random[0], draw = random[1];\n");
     hd_c_text_say(t, "    (void)n;\n");
     for (uint32_t i = 0; i < net->plan->graph->input_count; ++i)
-        if (strstr(body, net->inputs[i]) == NULL) hd_c_text_say(t, "    (void)%s;\n", net->inputs[i]);
+        if (!says_name(body, net->inputs[i])) hd_c_text_say(t, "    (void)%s;\n", net->inputs[i]);
     for (uint32_t i = 0; i < net->plan->graph->output_count; ++i)
-        if (strstr(body, net->outputs[i]) == NULL) hd_c_text_say(t, "    (void)%s;\n", net->outputs[i]);
+        if (!says_name(body, net->outputs[i])) hd_c_text_say(t, "    (void)%s;\n", net->outputs[i]);
     hd_c_text_add(t, &net->body);
     hd_c_text_say(t, "    return 0;\n}\n");
     (void)u;
