@@ -165,7 +165,7 @@ golden: generate
 
 install: setup
 	@$(call configure,release)
-	@$(call build,release,hodu hodu_static)
+	@$(call build,release,hodu hodu_static hodu-export)
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
 
 format:

@@ -258,3 +258,7 @@ add_executable(generate ${PROJECT_SOURCE_DIR}/tools/generate.c ${PROJECT_SOURCE_
 target_include_directories(generate PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(generate PRIVATE HD_UNCHECKED_CALLS) # as the library: it has the functions of dtype.c
 target_link_libraries(generate PRIVATE hodu_warnings)
+
+# A script's file as C: hd_script_export for who has no program of his own.
+add_executable(hodu-export ${PROJECT_SOURCE_DIR}/tools/export.c)
+target_link_libraries(hodu-export PRIVATE hodu_static hodu_warnings)

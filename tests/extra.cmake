@@ -8,6 +8,12 @@ if(TARGET test_ops_bad_arguments)
   target_include_directories(test_ops_bad_arguments PRIVATE ${PROJECT_BINARY_DIR}/generated)
 endif()
 
+# The tool that writes a file's script as C.
+if(HODU_FILES AND NOT CMAKE_CROSSCOMPILING)
+  add_test(NAME export/tool COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/export/tool.sh $<TARGET_FILE:hodu-export>
+    ${CMAKE_CURRENT_SOURCE_DIR}/data/first.hoduscript ${CMAKE_CURRENT_BINARY_DIR}/export-tool)
+endif()
+
 # A test that takes samples has a long form (`make check-long`). Sanitizers leave out what is only numbers at many points,
 # or the size of a graph.
 set(HODU_TESTS_OF_NUMBERS kernel/math_programs compiler/render_kernel compiler/plan_large xla/unrolled)

@@ -16,6 +16,8 @@ typedef struct hd_export_opts {
     const char *function; /* what a run is called, <prefix>_<function>; NULL: "run" */
     int alignment;        /* of arena and state, in bytes, a power of two; 0: 8 */
     hd_export_goal goal;
+    bool all_state; /* also state that no run changes (a learning rate) is in the state, where the program may set it;
+                     * else it is a constant */
 } hd_export_opts;
 
 HD_BEGIN_DECLS

@@ -53,6 +53,7 @@ static hd_error begin(hd_net *net, hd_thread *thread, hd_script *script, const c
     *net = (hd_net){.thread = thread,
                     .alignment = o->alignment > 0 ? o->alignment : 8,
                     .is_small = o->goal == HD_EXPORT_SIZE,
+                    .all_state = o->all_state,
                     .cells = script->cells};
     HD_TRY(check_name("the prefix", prefix));
     if (o->function != NULL &&
@@ -66,7 +67,10 @@ static hd_error begin(hd_net *net, hd_thread *thread, hd_script *script, const c
     if (o->goal != HD_EXPORT_SPEED && o->goal != HD_EXPORT_SIZE)
         return hd_fail(HD_ERROR_VALUE, ".goal = %d; it is HD_EXPORT_SPEED or HD_EXPORT_SIZE", (int)o->goal);
     if (net->alignment < 8) net->alignment = 8;
+    if (strlen(last) >= sizeof net->file)
+        return hd_fail(HD_ERROR_VALUE, "the name of the file is longer than 127 bytes");
     snprintf(net->prefix, sizeof net->prefix, "%s", prefix);
+    snprintf(net->file, sizeof net->file, "%s", last);
     snprintf(net->function, sizeof net->function, "%s", function);
     for (size_t i = 0; i <= strlen(prefix); ++i) net->upper[i] = (char)toupper((unsigned char)prefix[i]);
     return HD_OK;
@@ -108,7 +112,7 @@ static void lay_out_state(hd_net *net) {
     size_t at = g->draws > 0 ? aligned(net, 16) : 0;
     for (uint32_t i = 0; i < g->cell_count; ++i) {
         net->cell_at[i] = SIZE_MAX;
-        if (net->plan->state[i] == HD_NONE && !net->plan->sliced[i]) continue;
+        if (net->plan->state[i] == HD_NONE && !net->plan->sliced[i] && !net->all_state) continue;
         net->cell_at[i] = at;
         at += aligned(net, hd_node_bytes(g, g->cells[i].node));
     }
@@ -328,7 +332,8 @@ static bool says_name(const char *text, const char *name) {
 
 static hd_error say_source(hd_net *net, hd_c_text *t) {
     const char *p = net->prefix, *u = net->upper;
-    hd_c_text_say(t, "/* %s: written by hodu; %s.h says what it does. */\n#include \"%s.h\"\n\n", p, p, p);
+    hd_c_text_say(t, "/* %s: written by hodu; %s.h says what it does. */\n#include \"%s.h\"\n\n", p, net->file,
+                  net->file);
     HD_TRY(say_words(net, t));
     hd_c_text_say(
         t, "#if defined(__GNUC__)\n#define NET_INFINITY __builtin_inff()\n#define NET_NAN __builtin_nanf(\"\")\n#else\n"

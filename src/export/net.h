@@ -31,8 +31,10 @@ typedef struct hd_net {
     hd_graph *graph; /* simplified */
     hd_plan *plan;
     char prefix[64], function[64], upper[64]; /* upper: the prefix in capitals */
+    char file[128];                           /* without its extension */
     int alignment;                            /* of all that lies in arena and state */
     bool is_small;                            /* the goal is few bytes of code */
+    bool all_state;                           /* cells that never change are in the state, too */
     hd_vocabulary *words;                     /* that are used */
     hd_c_text functions, body, constants;
     hd_c_text bodies; /* of functions, without their names */

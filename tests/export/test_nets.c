@@ -98,6 +98,41 @@ static void steps_agree(hd_script *s, int64_t rows, int64_t features, int steps)
     end_nets(&n);
 }
 
+/* A learning rate is a constant, unless all state is wanted where the program may set it. */
+static void a_learning_rate_may_be_set(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_seed(2);
+    hd_module *model = hd_linear(2, 2, NULL);
+    hd_script *s = training(model, hd_sgd(hd_module_parameters(model), 0.5, NULL), HD_SHAPE(2, 2));
+    nets n;
+    begin_nets(&n);
+    if (!add_net(&n, s, NULL) || !add_net(&n, s, HD_OPTS(hd_export_opts, .all_state = true)))
+        fail_msg("%s", hd_error_message());
+    compile_nets(&n, "");
+    net_run few = net_begin(&n, 0), all = net_begin(&n, 1);
+    assert_int_equal(all.f->state, few.f->state + sizeof(double));
+    bool found = false;
+    for (size_t i = 0; i + sizeof(double) <= all.f->state; i += sizeof(double)) {
+        double rate;
+        memcpy(&rate, all.state.at + i, sizeof rate);
+        if (rate != 0.5) continue;
+        rate = 0;
+        memcpy(all.state.at + i, &rate, sizeof rate);
+        found = true;
+    }
+    assert_true(found);
+    hd_tensor *in[2] = {HD_TENSOR_F32(HD_SHAPE(2, 2), 1, 2, 3, 4), HD_TENSOR_I64(HD_SHAPE(2), 0, 1)}, *first, *second;
+    for (int which = 0; which < 2; ++which) { /* with a rate of 0 nothing is learnt */
+        assert_int_equal(net_call(which ? &all : &few, s, in, &first), 0);
+        assert_int_equal(net_call(which ? &all : &few, s, in, &second), 0);
+        assert_int_equal(hd_item(first) == hd_item(second), which);
+    }
+    net_end(&few);
+    net_end(&all);
+    end_nets(&n);
+}
+
 static void training_steps_are_the_same_steps(void **state) {
     (void)state;
     HD_SCOPE;
@@ -314,6 +349,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {TEST(models_give_the_same_answers),
                                        TEST(training_steps_are_the_same_steps),
+                                       TEST(a_learning_rate_may_be_set),
                                        TEST(a_check_that_fails_changes_no_state),
                                        TEST(a_divisor_of_zero_is_a_check),
                                        TEST(all_dtypes_pass),

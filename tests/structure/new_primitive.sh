@@ -27,6 +27,7 @@ refuses() {
 cp "$toy/op.c" src/ops/alternating_sum.c
 cp "$toy/cpu.c" src/device/cpu/alternating_sum.c
 cp "$toy/hlo.c" src/xla/emit_alternating_sum.c
+cp "$toy/export.c" src/export/calls_alternating_sum.c
 refuses "a row" "HD_OP_alternating_sum" cc $flags -fsyntax-only src/ops/alternating_sum.c
 anchor=$(grep -n '^PRIMITIVE(prod,' src/ops/ops.def | cut -d: -f1)
 { head -n $((anchor - 1)) src/ops/ops.def; cat "$toy/row.def"; tail -n +"$anchor" src/ops/ops.def; } >ops.new
@@ -57,6 +58,7 @@ leave_out vjp ops/alternating_sum.c
 leave_out replay ops/alternating_sum.c
 leave_out cpu device/cpu/alternating_sum.c
 leave_out hlo xla/emit_alternating_sum.c
+leave_out c export/calls_alternating_sum.c
 
 # Without a call, a case of its gradient or a test of its values, a test fails; with them it passes.
 build_test() { # room/name
