@@ -1,9 +1,5 @@
-<<<<<<< HEAD
-/* What a whole process costs: bench_start, from its launch to its end; bench_first_native, from its launch to its first
- * result. */
-=======
-/* What a whole process costs, from its launch to its end: bench_start, and bench_first_batch. */
->>>>>>> shelf
+/* What a whole process costs: bench_start and bench_first_batch, from launch to end; bench_first_native, from its launch
+ * to its first result. */
 #include "harness.h"
 
 #include <libgen.h>
@@ -13,11 +9,7 @@
 
 extern char **environ;
 
-<<<<<<< HEAD
-/* The others lie beside this program. */
-=======
 /* The program of that name, which lies beside this one. */
->>>>>>> shelf
 static const char *path_of(const char *name) {
     static char path[4096];
     char self[4000];
@@ -33,13 +25,8 @@ static void fail(const char *what) {
     exit(1);
 }
 
-<<<<<<< HEAD
-static void start_ms(bench *b) {
-    char *argv[] = {(char *)path_of("bench_start"), NULL};
-=======
 static void time_launches(bench *b, const char *name) {
     char *argv[] = {(char *)path_of(name), NULL};
->>>>>>> shelf
     while (bench_round(b)) {
         BENCH(b, "hodu") {
             pid_t child;

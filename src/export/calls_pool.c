@@ -82,7 +82,7 @@ static void say_largest(hd_net_call *c, pool *p, const char *name, const hd_tens
 }
 static void at_places(pool *p) {
     for (int i = 0; i < p->axes; ++i) {
-        snprintf(p->places[p->outer + i], sizeof p->places[0], "place%d", i);
+        snprintf(p->places[p->outer + i], sizeof p->places[0], "place%u", (unsigned)i % 10);
         p->inside[p->outer + i] = p->places[p->outer + i];
     }
 }

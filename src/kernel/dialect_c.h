@@ -1,5 +1,5 @@
-/* C99 without a library, as a dialect of rendered kernels: what machines without an operating system compile. Nothing is
- * called that is not here, but for what a compiler itself may call: copies of memory, and arithmetic that its machine
+/* C99 without a library, as a dialect of rendered kernels: what machines without an operating system compile. Nothing
+ * is called that is not here, but for what a compiler itself may call: copies of memory, and arithmetic that its machine
  * lacks. Of words_c.h only those that are used stand below, written out. Build with -ffp-contract=on or off, and never
  * with -ffast-math: NaN, infinities and the sign of zero survive. */
 #if defined(__GNUC__)
@@ -199,7 +199,7 @@ W_INLINE c_f32 w_plain_fma_f32(c_f32 a, c_f32 b, c_f32 c) {
     return (c_f32)w_unbits_f64(bits);
 #endif
 }
-/* What 54 and more bits of a product lost, by Dekker and Veltkamp, and a sum that rounds to odd before its last step. */
+/* What a product of 53 bits lost, by Dekker and Veltkamp, and a sum that rounds to odd before its last step. */
 static inline c_f64 w_plain_fma_f64(c_f64 a, c_f64 b, c_f64 c) {
 #if defined(__GNUC__) && (defined(__aarch64__) || (defined(__riscv_flen) && __riscv_flen >= 64))
     return __builtin_fma(a, b, c);

@@ -44,8 +44,7 @@ hd_error hd_vocabulary_use_kernel(hd_vocabulary *v, const hd_kernel *k, bool wid
         } else if (s->word == HD_STEP_REDUCE) {
             v->fold[s->index][s->type] = true;
             HD_TRY(hd_vocabulary_use(v, folds[s->index], s->type));
-            if (wide_sums && hd_step_is_wide(s))
-                HD_TRY(hd_vocabulary_use(v, folds[s->index], HD_COMPUTE_F64));
+            if (wide_sums && hd_step_is_wide(s)) HD_TRY(hd_vocabulary_use(v, folds[s->index], HD_COMPUTE_F64));
         } else if (s->word < HD_WORD_INPUT) {
             HD_TRY(hd_vocabulary_use(v, s->word, k->steps[s->operand[s->word == HD_WORD_SELECT ? 1 : 0]].type));
         }

@@ -14,7 +14,7 @@ function(hodu_docs_test name page)
   set_tests_properties(docs/${name} PROPERTIES TIMEOUT 900 LABELS docs WORKING_DIRECTORY ${folder})
 endfunction()
 
-foreach(page from-pytorch training data files gradient-tape builder-and-script compile own-ops native-code xla devices cuda)
+foreach(page from-pytorch training data files gradient-tape builder-and-script compile own-ops native-code export xla devices cuda)
   hodu_docs_test(${page} docs/guide/${page}.md)
   hodu_docs_test(ko/${page} docs/guide/ko/${page}.md --same-as docs/guide/${page}.md)
 endforeach()

@@ -1,5 +1,5 @@
-/* Every call and every elementwise row as C: compiled without a warning, without a library, and run on the operands of a
- * script at O0, whose results it gives. What is refused is what tests/export/refused.txt lists. */
+/* Every call and every elementwise row as C: compiled without a warning, without a library, and run on the operands of
+ * a script at O0, whose results it gives. What is refused is what tests/export/refused.txt lists. */
 #include "exported.h"
 #include "graph/calls.h"
 

@@ -116,7 +116,8 @@ static void lines_of_json_have_what_there_is(void **state) {
 static void numbers_read_back_as_they_were(void **state) {
     (void)state;
     HD_SCOPE;
-    static const double values[] = {0.1, 1.0 / 3, 1e308, 4.9e-324, -0.0, 123456789012345680.0, 0.30000000000000004, 2e-5};
+    static const double values[] = {0.1, 1.0 / 3, 1e308, 4.9e-324, -0.0, 123456789012345680.0, 0.30000000000000004,
+                                    2e-5};
     hd_history *h = hd_history_new();
     for (int i = 0; i < 8; ++i) hd_history_add(h, "v", i, values[i]);
     hd_history_write_csv(h, path);
