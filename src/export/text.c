@@ -20,7 +20,7 @@ char *hd_c_text_room(hd_c_text *t, size_t bytes) {
     return t->at + t->count;
 }
 
-static void say(hd_c_text *t, const char *format, va_list arguments) {
+__attribute__((format(printf, 2, 0))) static void say(hd_c_text *t, const char *format, va_list arguments) {
     va_list again;
     va_copy(again, arguments);
     const int length = vsnprintf(NULL, 0, format, again);
