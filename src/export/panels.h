@@ -1,5 +1,6 @@
-/* Products with a weight in panels of 16 columns, as text of exported C (embedded by the build): w_panel gives the sums of
- * W_ROWS rows, or of one, in `out`, 16 of each. Where a compiler of GNU's kind has vectors, they stay in registers. */
+/* Products with a weight in panels of 16 columns, as text of exported C (embedded by the build): w_panel gives the sums
+ * of W_ROWS rows, or of one, in `out`, 16 of each. Where a compiler of GNU's kind has vectors, they stay in
+ * registers. */
 #if defined(__GNUC__) && defined(__AVX512F__)
 #define W_ROWS        8
 #define W_EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)

@@ -9,7 +9,7 @@
 
 static hd_error no_memory(void) { return hd_fail(HD_ERROR_MEMORY, "no memory for the text of a script in C"); }
 
-/* ---- constants: each is written when somebody first asks for it --------------------------------------------------- */
+/* ---- constants: each is written when it is first asked for ------------------------------------------------------- */
 void hd_net_say_elements(hd_c_text *t, const char *name, hd_dtype dtype, const void *bytes, int64_t count) {
     const size_t size = hd_dtype_bytes[dtype];
     hd_c_text_say(t, "static const %s %s[%lld] = {", hd_c_type(dtype), name, (long long)count);
@@ -104,7 +104,7 @@ const void *hd_net_steady(hd_net *net, uint32_t tensor) {
                : NULL;
 }
 
-/* ---- functions: equal ones are one -------------------------------------------------------------------------------- */
+/* ---- functions: equal ones are one ------------------------------------------------------------------------------- */
 /* The number of the function with this body, which is new or was said before; UINT32_MAX without memory. */
 static uint32_t function_of(hd_net *net, const char *name, const char *type, const hd_c_text *body) {
     const uint64_t hash = hd_hash(body->at, body->count, 0);

@@ -20,15 +20,18 @@ char *hd_c_text_room(hd_c_text *t, size_t bytes) {
     return t->at + t->count;
 }
 
-__attribute__((format(printf, 2, 0))) static void say(hd_c_text *t, const char *format, va_list arguments) {
+/* Where it does not fit, once more with room. */
+static void say(hd_c_text *t, const char *format, va_list arguments) {
     va_list again;
-    va_copy(again, arguments);
-    const int length = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    char *room = hd_c_text_room(t, (size_t)length);
+    char *room = hd_c_text_room(t, 128);
     if (room == NULL) return;
-    vsnprintf(room, (size_t)length + 1, format, arguments);
-    t->count += (size_t)length;
+    va_copy(again, arguments);
+    const size_t left = t->capacity - t->count;
+    const size_t length = (size_t)vsnprintf(room, left, format, arguments);
+    if (length >= left && (room = hd_c_text_room(t, length)) != NULL)
+        vsnprintf(room, t->capacity - t->count, format, again);
+    va_end(again);
+    if (room != NULL) t->count += length;
 }
 static void say_indent(hd_c_text *t) { hd_c_text_say(t, "%*s", t->indent * 4, ""); }
 

@@ -1,7 +1,7 @@
-/* C99 without a library, as a dialect of rendered kernels: what machines without an operating system compile. Nothing
- * is called that is not here, but for what a compiler itself may call: copies of memory, and arithmetic that its machine
- * lacks. Of words_c.h only those that are used stand below, written out. Build with -ffp-contract=on or off, and
- * never with -ffast-math: NaN, infinities and the sign of zero survive. */
+/* C99 without a library, as a dialect of rendered kernels: what machines without an operating system compile.
+ * Nothing is called that is not here, but for what a compiler itself may call: copies of memory, and arithmetic
+ * that its machine lacks. Of words_c.h only those that are used stand below, written out. Build with
+ * -ffp-contract=on or off, and never with -ffast-math: NaN, infinities and the sign of zero survive. */
 #if defined(__GNUC__)
 #define W_INLINE static inline __attribute__((always_inline, unused))
 #else
