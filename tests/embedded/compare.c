@@ -1,6 +1,6 @@
-/* Runs the cases of a net that write_nets wrote, and compares with what its script gave on the host at O0. Sums are made
- * in another order there, so values may be apart by ULP units in the last place of the largest of a result, or by APART.
- * Of answers (CLASSES), all are the same. */
+/* Runs the cases of a net that write_nets wrote, and compares with what its script gave on the host at O0. Sums are
+ * made in another order there, so values may be apart by ULP units in the last place of the largest of a result, or by
+ * APART. Of answers (CLASSES), all are the same. */
 #include "board.h"
 #include "net.h"
 #include "cases.h" /* run_case, got, and what is expected of all cases, one behind the other */

@@ -1,6 +1,6 @@
 /* Writes nets for boards: write_nets FOLDER makes FOLDER/<net>/net.c, net.h and cases.h of each net, and the same in
- * FOLDER/<net>/small, of which the goal was few bytes. cases.h has inputs, and what the script makes of them here at O0;
- * compare.c runs them. */
+ * FOLDER/<net>/small, of which the goal was few bytes. cases.h has inputs, and what the script makes of them here at
+ * O0; compare.c runs them. */
 #define _POSIX_C_SOURCE 200809L /* mkdir */
 #include "../../examples/digits_file.h"
 
