@@ -78,6 +78,7 @@ check-aarch64: setup
 check-embedded: setup
 	@scripts/setup --embedded
 	@$(call configure,release)
+	@$(call build,release,write_nets)
 	@$(call test,release) -L embedded
 
 check-macos: setup

@@ -123,7 +123,7 @@ static void say_columns(hd_net_call *c, product *p, const char **index, int colu
     if (columns > 1) hd_c_text_close(t);
 }
 
-/* ---- panels ------------------------------------------------------------------------------------------------------- */
+/* ---- panels ------------------------------------------------------------------------------------------------------ */
 enum { PANEL = 16 };
 
 /* A weight of f32 that no run changes, of one matrix. */

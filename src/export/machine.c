@@ -1,5 +1,5 @@
-/* The machine that C is written for: one thread, no vectors of its own, and nothing that is ever run. Products are calls,
- * whose results kernels then change where they lie. */
+/* The machine that C is written for: one thread, no vectors of its own, and nothing that is ever run. Products are
+ * calls, whose results kernels then change where they lie. */
 #include "export/net.h"
 #include "plan/draft.h"
 

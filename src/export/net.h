@@ -63,7 +63,8 @@ typedef struct hd_net {
 extern const hd_machine hd_c_machine;
 
 /* ---- names.c: names of C ---- */
-/* Makes a name of C of any text: what is no letter, digit or underscore becomes an underscore. False: nothing is left. */
+/* Makes a name of C of any text: what is no letter, digit or underscore becomes an underscore. False: nothing is
+ * left. */
 bool hd_c_name(const char *text, char *out, size_t capacity);
 bool hd_c_is_name(const char *text); /* and no keyword */
 /* The C type that a dtype has in memory: "float", "uint16_t". */
@@ -108,7 +109,8 @@ hd_error hd_c_pad_border(hd_net_call *c);                                     /*
 hd_error hd_c_check_guard(hd_net_call *c, const char *test, const char *why); /* of x0, integers */
 hd_error hd_c_check_index(hd_net_call *c, int64_t bound);                     /* of x0, in [-bound, bound) */
 
-/* x0[i0 * 12 + i2]: an element of an operand at these indices, "0" for axes of one element; `name`: what it is called. */
+/* x0[i0 * 12 + i2]: an element of an operand at these indices, "0" for axes of one element; `name`: what it is
+ * called. */
 const char *hd_c_at(hd_net_call *c, const char *name, const hd_tensor *t, const char *const *index);
 /* Its value in the type that it is computed in; small floats are decoded. */
 const char *hd_c_value(hd_net_call *c, const char *name, const hd_tensor *t, const char *const *index);

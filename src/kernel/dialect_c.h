@@ -4,8 +4,10 @@
  * -ffp-contract=on or off, and never with -ffast-math: NaN, infinities and the sign of zero survive. */
 #if defined(__GNUC__)
 #define W_INLINE static inline __attribute__((always_inline, unused))
+#define W_LONG   static inline __attribute__((unused)) /* too long to be in every place that calls it */
 #else
 #define W_INLINE static inline
+#define W_LONG   static inline
 #endif
 #if !defined(__cplusplus) && (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 202311L)
 #define bool _Bool
@@ -131,7 +133,7 @@ W_INLINE c_f64 w_plain_sqrt_f64(c_f64 a) {
         }                                                                                                              \
     }
 #ifndef W_ROOT_f32
-static inline c_f32 w_plain_sqrt_f32(c_f32 a) {
+W_LONG c_f32 w_plain_sqrt_f32(c_f32 a) {
     uint32_t bits = w_bits_f32(a);
     int32_t e = (int32_t)(bits >> 23);
     if (!(a > 0) || bits == 0x7f800000u) return a < 0 ? NAN : a;
@@ -151,7 +153,7 @@ static inline c_f32 w_plain_sqrt_f32(c_f32 a) {
 }
 #endif
 #ifndef W_ROOT_f64
-static inline c_f64 w_plain_sqrt_f64(c_f64 a) {
+W_LONG c_f64 w_plain_sqrt_f64(c_f64 a) {
     uint64_t bits = w_bits_f64(a);
     int32_t e = (int32_t)(bits >> 52);
     if (!(a > 0) || bits == 0x7ff0000000000000u) return a < 0 ? (c_f64)NAN : a;
@@ -200,7 +202,7 @@ W_INLINE c_f32 w_plain_fma_f32(c_f32 a, c_f32 b, c_f32 c) {
 #endif
 }
 /* What a product of 53 bits lost, by Dekker and Veltkamp, and a sum that rounds to odd before its last step. */
-static inline c_f64 w_plain_fma_f64(c_f64 a, c_f64 b, c_f64 c) {
+W_LONG c_f64 w_plain_fma_f64(c_f64 a, c_f64 b, c_f64 c) {
 #if defined(__GNUC__) && (defined(__aarch64__) || (defined(__riscv_flen) && __riscv_flen >= 64))
     return __builtin_fma(a, b, c);
 #else
@@ -220,7 +222,7 @@ static inline c_f64 w_plain_fma_f64(c_f64 a, c_f64 b, c_f64 c) {
 
 /* a - b * trunc(a / b), exactly: the remainder is shifted and reduced, bit by bit of the quotient. */
 #define W_PLAIN_FMOD(t, word, digits, most)                                                                            \
-    static inline c_##t w_plain_fmod_##t(c_##t a, c_##t b) {                                                           \
+    W_LONG c_##t w_plain_fmod_##t(c_##t a, c_##t b) {                                                                  \
         const word sign_a = w_bits_##t(a) & ~(~(word)0 >> 1), infinite = (word)(most) << (digits);                     \
         word m = w_bits_##t(a) ^ sign_a, n = w_bits_##t(b) & (~(word)0 >> 1);                                          \
         const word one = (word)1 << (digits);                                                                          \
@@ -243,7 +245,7 @@ static inline c_f64 w_plain_fma_f64(c_f64 a, c_f64 b, c_f64 c) {
 #define LANES 8
 #endif
 #define W_FOLD(word, t)                                                                                                \
-    static inline c_##t w_fold_##word##_##t(c_##t *p, int n) {                                                         \
+    W_LONG c_##t w_fold_##word##_##t(c_##t *p, int n) {                                                                \
         while (n > 1) {                                                                                                \
             const int half = (n + 1) / 2;                                                                              \
             for (int j = 0; j < n - half; ++j) p[j] = w_##word##_##t(p[j], p[j + half]);                               \
