@@ -184,7 +184,7 @@ static void random_equations_as_plain_loops(void **state) {
     static double v[MODEL_MOST];
     int checked = 0;
     for (int round = 0; round < 4000; ++round) {
-        if (!when_slow(round, 8)) continue;
+        if (!when_slow(round, 8) || !when_compiled((uint64_t)round, 23)) continue;
         HD_SCOPE;
         random_equation(&s);
         find_sizes(&s);
@@ -219,7 +219,7 @@ static void any_string_gives_a_result_or_an_error(void **state) {
     static const char *const pieces[] = {"...", "->", ",", "ij", "jk", "i", "", " ", "ii", "..", "-", "ijklmnop"};
     int results = 0, errors = 0;
     for (int round = 0; round < 20000; ++round) {
-        if (!when_slow(round, 10)) continue;
+        if (!when_slow(round, 10) || !when_compiled((uint64_t)round, 29)) continue;
         HD_SCOPE;
         HD_QUIET;
         char text[128] = "";
