@@ -55,9 +55,14 @@ static void sign_number(signature *s, int64_t n) { sign(s, &n, sizeof n); }
 /* Where a tensor begins counts only as far as several elements can be read at once. */
 static bool is_aligned(const hd_tensor *t) { return (size_t)t->layout.offset * hd_dtype_bytes[t->dtype] % 16 == 0; }
 
-/* A number is a number of the kernel of a row; elsewhere, and where it is stretched, it is an operand. */
+/* A number is a number of the kernel of a row; elsewhere, and where it is stretched, it is an operand, and so is an
+ * integer that f64 does not hold. */
 static bool is_written_out(const hd_call *call, const hd_tensor *t) {
-    return hd_tensor_is_number(t) && t->layout.shape.rank == 0 && call->op->lower == HD_LOWER_ROW;
+    if (!hd_tensor_is_number(t) || t->layout.shape.rank != 0 || call->op->lower != HD_LOWER_ROW) return false;
+    const hd_dtype dtype = (hd_dtype)t->dtype;
+    if (dtype != HD_I64 && dtype != HD_U64) return true;
+    const double value = hd_element_to_f64(t->storage->data, dtype);
+    return value > -0x1p53 && value < 0x1p53;
 }
 static void sign_call(signature *s, const hd_call *call) {
     char attributes[HD_ATTRIBUTES_MOST];
@@ -86,8 +91,9 @@ static void sign_call(signature *s, const hd_call *call) {
     for (int i = 0; i < call->input_count; ++i) {
         const hd_tensor *t = call->inputs[i];
         sign_number(s, t->dtype);
-        sign_number(s, hd_tensor_is_number(t) + 2 * is_aligned(t));
-        if (is_written_out(call, t)) sign(s, t->storage->data, hd_dtype_bytes[t->dtype]);
+        const bool written_out = is_written_out(call, t);
+        sign_number(s, hd_tensor_is_number(t) + 2 * is_aligned(t) + 4 * written_out);
+        if (written_out) sign(s, t->storage->data, hd_dtype_bytes[t->dtype]);
         sign_number(s, t->layout.shape.rank);
         sign(s, t->layout.shape.size, sizeof(int64_t) * (size_t)t->layout.shape.rank);
         sign(s, t->layout.stride, sizeof(int64_t) * (size_t)t->layout.shape.rank);
