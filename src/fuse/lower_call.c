@@ -5,7 +5,11 @@
 #include <string.h>
 
 bool hd_call_writes_out(const hd_call *call, const hd_tensor *t) {
-    return hd_tensor_is_number(t) && t->layout.shape.rank == 0 && call->op->lower == HD_LOWER_ROW;
+    if (!hd_tensor_is_number(t) || t->layout.shape.rank != 0 || call->op->lower != HD_LOWER_ROW) return false;
+    const hd_dtype dtype = (hd_dtype)t->dtype;
+    if (dtype != HD_I64 && dtype != HD_U64) return true;
+    const double value = hd_element_to_f64(t->storage->data, dtype); /* which may not be all of it */
+    return value > -0x1p53 && value < 0x1p53;
 }
 
 static uint32_t input_node(hd_graph *g, const hd_call *call, int i, bool numbers) {

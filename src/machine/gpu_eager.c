@@ -83,8 +83,9 @@ static void sign_call(signature *s, const hd_call *call) {
     for (int i = 0; i < call->input_count; ++i) {
         const hd_tensor *t = call->inputs[i];
         sign_number(s, t->dtype);
-        sign_number(s, hd_tensor_is_number(t) + 2 * is_aligned(t));
-        if (hd_call_writes_out(call, t)) sign(s, t->storage->data, hd_dtype_bytes[t->dtype]);
+        const bool written_out = hd_call_writes_out(call, t);
+        sign_number(s, hd_tensor_is_number(t) + 2 * is_aligned(t) + 4 * written_out);
+        if (written_out) sign(s, t->storage->data, hd_dtype_bytes[t->dtype]);
         sign_number(s, t->layout.shape.rank);
         sign(s, t->layout.shape.size, sizeof(int64_t) * (size_t)t->layout.shape.rank);
         sign(s, t->layout.stride, sizeof(int64_t) * (size_t)t->layout.shape.rank);

@@ -251,7 +251,9 @@ static void transposed_convolutions(void **state) {
                                  {"striding", 2, 6, 9, 1, 2, {7, 8}, {3, 3}, {2, 2}, {1, 1}, EVEN(1)},
                                  {"striding past the kernel", 1, 4, 6, 2, 1, {11}, {2}, {3}, {1}, EVEN(0)}};
     for (size_t i = 0; i < sizeof some / sizeof some[0]; ++i)
-        for (int e = 0; e < EPILOGUES; ++e) transposed(&some[i], e, (i + (size_t)e) % 3 ? HD_F32 : HD_F64);
+        for (int e = 0; e < EPILOGUES; ++e)
+            if (when_compiled(i * EPILOGUES + (uint64_t)e, 7))
+                transposed(&some[i], e, (i + (size_t)e) % 3 ? HD_F32 : HD_F64);
 }
 
 /* ---- what is around them ----------------------------------------------------------------------------------------- */

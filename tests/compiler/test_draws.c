@@ -161,7 +161,8 @@ static void compare_all(uint64_t one_in) {
     for (int i = 0; i < CASES; ++i)
         for (int k = 0; k < 7; ++k)
             for (int d = 0; d < 4; ++d) {
-                if (!sampled((uint64_t)(i + k + d), one_in)) continue;
+                if (!sampled((uint64_t)(i + k + d), one_in) || !when_compiled((uint64_t)(i * 28 + k * 4 + d), 11))
+                    continue;
                 levels_draw_alike(&cases[i], S(shapes[k][0], shapes[k][1]), dtypes[d], (uint64_t)(77 + i) << 30);
             }
 }

@@ -132,7 +132,9 @@ static void compare_all(uint64_t one_in) {
     for (int i = 0; i < CASES; ++i)
         for (int d = 0; d < 6; ++d)
             for (int at_end = 0; at_end < 2; ++at_end)
-                if (sampled((uint64_t)(i + d + at_end), one_in)) compare_case(&cases[i], dtypes[d], at_end == 1);
+                if (sampled((uint64_t)(i + d + at_end), one_in) &&
+                    when_compiled((uint64_t)(i * 12 + d * 2 + at_end), 7))
+                    compare_case(&cases[i], dtypes[d], at_end == 1);
 }
 
 static void pieces_are_read_where_they_lie(void **state) {

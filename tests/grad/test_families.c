@@ -702,6 +702,7 @@ static void gradients_agree_with_differences(void **state) {
     int bad = 0;
     for (int i = 0; i < count; ++i)
         for (int l = 0; l < LAYOUTS; ++l) {
+            if (!when_compiled((uint64_t)(i * LAYOUTS + l), 29)) continue;
             HD_SCOPE;
             run r = {&list[i], (layout)l};
             bad += !agrees(with_layout, &r, inputs_of(&list[i]), list[i].op, list[i].label);
@@ -773,11 +774,12 @@ static void gradients_agree_at_every_argument(void **state) {
             (a.kind == PAD && v[0] + v[1] < -6))
             continue;
         char what[64];
+        ++seen;
+        if (!when_compiled((uint64_t)seen, 37)) continue;
         snprintf(what, sizeof what, "kind %d with %lld, %lld, %lld", a.kind, (long long)v[0], (long long)v[1],
                  (long long)v[2]);
         int used = 0;
         bad += !agrees(with_arguments, &a, HD_TENSORS(input_of(HD_SHAPE(12), &used)), "at every argument,", what);
-        ++seen;
     }
     assert_in_range(seen, 2000, 5000);
     if (bad > 0) fail_msg("%d of them are wrong", bad);
@@ -853,6 +855,7 @@ static void gradients_have_the_shapes_of_inputs(void **state) {
     static family_case list[MOST_CASES];
     const int count = cases(list);
     for (int i = 0; i < count; ++i) {
+        if (!when_compiled((uint64_t)i, 11)) continue;
         HD_SCOPE;
         hd_tensors *in = inputs_of(&list[i]);
         for (int k = 0; k < list[i].inputs; ++k) hd_requires_grad(hd_tensors_get(in, k));
@@ -879,9 +882,10 @@ static void a_write_after_the_call_is_noticed_or_does_not_matter(void **state) {
     (void)state;
     static family_case list[MOST_CASES];
     const int count = cases(list);
-    int noticed = 0, harmless = 0;
+    int noticed = 0, harmless = 0, tried = 0;
     for (int i = 0; i < count; ++i)
-        for (int which = 0; which <= list[i].inputs; ++which) {
+        for (int which = 0; which <= list[i].inputs && when_compiled((uint64_t)i, 11); ++which) {
+            ++tried;
             HD_SCOPE;
             hd_tensors *in = inputs_of(&list[i]);
             for (int k = 0; k < list[i].inputs; ++k) hd_requires_grad(hd_tensors_get(in, k));
@@ -905,7 +909,7 @@ static void a_write_after_the_call_is_noticed_or_does_not_matter(void **state) {
             }
             hd_clear_tape();
         }
-    assert_true(noticed > 100 && harmless > 100); /* the test tries both */
+    assert_true(noticed > tried / 12 && harmless > tried / 12); /* the test tries both */
 }
 
 static void every_op_with_a_gradient_has_a_case(void **state) {
@@ -913,6 +917,8 @@ static void every_op_with_a_gradient_has_a_case(void **state) {
     static family_case list[MOST_CASES];
     bool seen[HD_OP_COUNT] = {false};
     const int count = cases(list);
+    const hd_device device = hd_current_device();
+    hd_set_device(hd_cpu()); /* tapes are the same everywhere, and nothing is to be compiled for them */
     for (int i = 0; i < count; ++i) {
         HD_SCOPE;
         hd_tensors *in = inputs_of(&list[i]);
@@ -930,6 +936,7 @@ static void every_op_with_a_gradient_has_a_case(void **state) {
                 fail_msg("%s %s has no such op in it", list[i].op, list[i].label);
         hd_clear_tape();
     }
+    hd_set_device(device);
     seen[HD_OP_cast] = true; /* gradients_pass_through_other_dtypes */
     for (int id = HD_OP_ELEMENTWISE_COUNT; id < HD_OP_COUNT; ++id)
         if (hd_ops[id].gradient == HD_GRADIENT_VJP && !seen[id] &&

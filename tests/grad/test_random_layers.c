@@ -165,6 +165,7 @@ static void gradients_agree_with_differences_at_random_shapes(void **state) {
             HD_SCOPE;
             layer l;
             hd_tensors *inputs = draw_layer(&l, (kind)k, &d);
+            if (!when_compiled((uint64_t)(k * 25 + i), 7)) continue;
             char why[256] = "";
             if (hd_gradcheck(run_layer, &l, inputs,
                              HD_OPTS(hd_gradcheck_opts, .relative = 1e-7, .absolute = 1e-8, .second_order = true,

@@ -221,6 +221,7 @@ static void scalar_forms_agree_with_differences(void **state) {
     int bad = 0;
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id)
         for (int i = 0; i < LAYOUTS && scalar_calls[id] != NULL && is_smooth(id); ++i) {
+            if (!when_compiled((uint64_t)(id * LAYOUTS + i), 13)) continue;
             HD_SCOPE;
             const domain *in = domain_of(id, &d);
             trial t = {.id = id, .layout = {(layout)i}, .value = draw(in, 1, &d)};
@@ -257,6 +258,7 @@ static void second_derivatives_are_right_far_from_zero(void **state) {
     int bad = 0;
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id)
         for (int i = 0; i < 12 && is_smooth(id) && hd_rows[id].operands == 1 && id != HD_OP_digamma; ++i) {
+            if (!when_compiled((uint64_t)id, 5)) break;
             const double x = i % 2 ? -points[i / 2] : points[i / 2], h = 1e-3;
             const double before = derivative_at(id, x - h, false), after = derivative_at(id, x + h, false);
             assert_ok();
@@ -447,7 +449,7 @@ static void jvps_agree_with_vjps(void **state) {
     int bad = 0;
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id) {
         HD_SCOPE;
-        if (!is_smooth(id)) continue;
+        if (!is_smooth(id) || !when_compiled((uint64_t)id, 5)) continue;
         const hd_shape shape = HD_SHAPE(3, 4);
         const domain *in = domain_of(id, &d);
         const int first = hd_rows[id].chooses, operands = hd_rows[id].operands;

@@ -148,7 +148,7 @@ static void random_programs_mean_the_same(void **state) {
     const char *seed = getenv("HODU_SEED");
     const uint64_t first = seed != NULL ? strtoull(seed, NULL, 10) : sample_first(2), last = seed != NULL ? first : 399;
     for (uint64_t program = first; program <= last; program += sample_step(2))
-        passes_keep(program, 10 + (int)(program % 40));
+        if (seed != NULL || when_compiled(program, 41)) passes_keep(program, 10 + (int)(program % 40));
 }
 
 /* ---- edges ------------------------------------------------------------------------------------------------------- */

@@ -790,10 +790,8 @@ static void changed_texts_run_or_are_refused(void **state) {
             hd_graph *g = hd_graph_parse(hd_thread_self(), text);
             assert_int_equal(g == NULL, !hd_ok());
             hd_error_clear();
-            if (g != NULL) {
-                run_it(g);
-                ++taken;
-            }
+            if (g != NULL && when_compiled((uint64_t)taken, 37)) run_it(g);
+            taken += g != NULL;
             hd_graph_release(hd_thread_self(), g);
             free(text);
         }

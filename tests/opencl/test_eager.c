@@ -134,6 +134,23 @@ static void the_device_can_be_used(void **state) {
     assert_true(hd_tensor_device(x).kind == HD_DEVICE_OPENCL);
 }
 
+/* A number is written into kernels as f64, which holds no i64 beyond 2^53: such a one is read from memory. */
+static void integers_that_f64_does_not_hold_are_kept(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const int64_t numbers[] = {INT64_MAX - 1, -((int64_t)1 << 53) - 1, ((int64_t)1 << 53) + 1, 5};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
+        hd_tensor *there_are = hd_to(HD_TENSOR_I64(S(2), 0, -1), there());
+        hd_tensor *number = HD_TENSOR_I64(S(), numbers[i]); /* on the CPU */
+        hd_tensor *sum = hd_add(there_are, number), *chosen = hd_where(hd_lt_scalar(there_are, 0), number, there_are);
+        assert_int_equal(hd_item_i64(hd_select(sum, 0, 0)), numbers[i]);
+        assert_int_equal(hd_item_i64(hd_select(sum, 0, 1)), numbers[i] - 1);
+        assert_int_equal(hd_item_i64(hd_select(chosen, 0, 0)), 0);
+        assert_int_equal(hd_item_i64(hd_select(chosen, 0, 1)), numbers[i]);
+    }
+    assert_ok();
+}
+
 /* The same calls again take what is known of them; numbers that change do not fill memory. */
 static void many_calls_leave_nothing(void **state) {
     (void)state;
@@ -220,9 +237,11 @@ static void a_forked_child_gets_errors(void **state) {
 
 int main(void) {
     setenv("HODU_DUMP", "calls", 1);
-    const struct CMUnitTest tests[] = {test(the_device_can_be_used),   test(every_call_gives_the_same),
-                                       test(many_calls_leave_nothing), test(memory_may_run_out_anywhere),
-                                       test(threads_take_turns),       test(a_forked_child_gets_errors)};
+    const struct CMUnitTest tests[] = {
+        test(the_device_can_be_used),      test(integers_that_f64_does_not_hold_are_kept),
+        test(every_call_gives_the_same),   test(many_calls_leave_nothing),
+        test(memory_may_run_out_anywhere), test(threads_take_turns),
+        test(a_forked_child_gets_errors)};
     if (hd_device_count(HD_DEVICE_OPENCL) > 0) return cmocka_run_group_tests(tests, NULL, NULL);
     print_message("skipped: %s\n", hd_device_missing(there()));
     return 77;

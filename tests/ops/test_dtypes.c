@@ -225,9 +225,10 @@ static void rows_name_the_dtype_they_do_not_take(void **state) {
             const hd_row *row = &hd_rows[id];
             hd_tensor *x = hd_ones(HD_SHAPE(2), (hd_dtype)d), *in[3] = {x, x, x};
             if (row->chooses) in[0] = hd_ones(HD_SHAPE(2), HD_BOOL);
-            hd_tensor *y = row_calls[id](in, row_numbers(id));
             const bool refuses = (hd_ops[id].types == HD_TYPES_NUMBERS && d == HD_BOOL) ||
                                  (hd_ops[id].types == HD_TYPES_INTS && hd_dtype_is_float((hd_dtype)d));
+            if (!refuses && !when_compiled((uint64_t)(id * HD_DTYPE_COUNT + d), 23)) continue;
+            hd_tensor *y = row_calls[id](in, row_numbers(id));
             if (refuses) {
                 assert_null(y);
                 char text[64];

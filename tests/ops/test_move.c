@@ -42,6 +42,7 @@ static void concat_of_any_layouts_and_dtypes(void **state) {
     static model part[4];
     static double v[4 * MODEL_MOST];
     for (int round = 0; round < 300; ++round) {
+        if (!when_compiled((uint64_t)round, 7)) continue;
         HD_SCOPE;
         const int rank = 1 + (int)random_below(4), axis = (int)random_below(rank), parts = 1 + (int)random_below(4);
         hd_shape shape = random_shape(rank, 4);
@@ -252,6 +253,7 @@ static void assign_through_any_view(void **state) {
     (void)state;
     static model dst, src;
     for (int round = 0; round < 400; ++round) {
+        if (!when_compiled((uint64_t)round, 7)) continue;
         HD_SCOPE;
         const hd_dtype dtype = (hd_dtype)(1 + random_below(HD_DTYPE_COUNT - 1));
         model_of(&dst, random_shape((int)random_below(4), 5), dtype, NULL);
