@@ -65,7 +65,7 @@ static int open_window(hd_net_call *c, pool *p) {
     return p->axes;
 }
 
-/* The largest that the window sees: the first of equals, the last NaN. With `where` its place, as place0, place1, ... */
+/* The largest that the window sees: the first of equals, the last NaN. With `where` its place: place0, place1, ... */
 static void say_largest(hd_net_call *c, pool *p, const char *name, const hd_tensor *x, bool where) {
     const char *type = hd_c_compute_type((hd_dtype)x->dtype);
     hd_c_text_line(c->t, "%s best = -(%s)INFINITY;", type, type);

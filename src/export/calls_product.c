@@ -1,5 +1,5 @@
-/* Matrix products in C. A weight that never changes is laid out in panels of columns when the text is written, and met by
- * some rows at a time in vectors, where a compiler has them; all else are loops over a few columns at a time. */
+/* Matrix products in C. A weight that never changes is laid out in panels of columns when the text is written, and met
+ * by some rows at a time in vectors, where a compiler has them; all else are loops over a few columns at a time. */
 #include "export/net.h"
 
 #include <stdio.h>
