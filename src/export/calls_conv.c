@@ -181,6 +181,16 @@ hd_error hd_c_conv_transpose(hd_net_call *c) {
     return HD_OK;
 }
 
+/* Inside how many spatial loops the sums of a tap are begun that go on in f64: each is a row of results, or more as long
+ * as that is few elements, since small processors have no f64; -1: one sum is enough. */
+static int parted_at(const sizes *s) {
+    enum { FEW = 256 };
+    int at = s->axes - 1;
+    long long elements = s->result[at];
+    while (at > 0 && elements * s->result[at - 1] <= FEW) elements *= s->result[--at];
+    return at == 0 && elements * s->batch <= FEW ? -1 : at;
+}
+
 hd_error hd_c_conv_weight_gradient(hd_net_call *c) {
     const hd_tensor *x = hd_c_in(c, 0), *g = hd_c_in(c, 1), *y = hd_c_out(c, 0);
     const sizes s = describe(c, &x->layout.shape, &g->layout.shape, y->layout.shape.size + 2);
@@ -191,16 +201,19 @@ hd_error hd_c_conv_weight_gradient(hd_net_call *c) {
     open_loop(c, "o", s.out * s.groups);
     open_loop(c, "i", s.in);
     for (int i = 0; i < s.axes; ++i) open_loop(c, of(tap_names, &s, i), s.kernel[i]);
-    hd_c_text_line(c->t, "double total = 0;");
+    const int parted = parted_at(&s);
+    if (parted >= 0) hd_c_text_line(c->t, "double total = 0;");
+    if (parted < 0) hd_c_text_line(c->t, "%s part = 0;", s.type);
     hd_c_text_line(c->t, "const int32_t x = 0;");
     snprintf(length, sizeof length, "%lld", s.result[l]);
     say_range(c, &s, length);
     open_loop(c, "n", s.batch);
     for (int i = 0; i < l; ++i) {
+        if (i == parted) hd_c_text_line(c->t, "%s part = 0;", s.type);
         open_loop(c, of(result_names, &s, i), s.result[i]);
         say_outer(c, &s, i, of(image_names, &s, i), of(result_names, &s, i), of(tap_names, &s, i));
     }
-    hd_c_text_line(c->t, "%s part = 0;", s.type);
+    if (parted == l) hd_c_text_line(c->t, "%s part = 0;", s.type);
     snprintf(channel, sizeof channel, s.groups == 1 ? "i" : "(o / %lld * %lld + i)", s.out, s.in);
     snprintf(place, sizeof place, "((x + j) * %lld - %lld + kx * %lld)", s.stride[l], s.before[l], s.dilation[l]);
     index[0] = "n", index[1] = channel;
@@ -209,11 +222,12 @@ hd_error hd_c_conv_weight_gradient(hd_net_call *c) {
     index[1] = "o";
     spatial(&s, result_names, "j", index);
     hd_c_text_line(c->t, "for (int32_t j = lo; j < hi; ++j) part += %s * %s;", image, hd_c_value(c, "x1", g, index));
-    hd_c_text_line(c->t, "total += (double)part;");
-    hd_c_close(c, 1 + l);
+    hd_c_close(c, parted < 0 ? 1 + l : l - parted);
+    if (parted >= 0) hd_c_text_line(c->t, "total += (double)part;");
+    if (parted >= 0) hd_c_close(c, 1 + parted);
     index[0] = "o", index[1] = "i";
     spatial(&s, tap_names, "kx", index);
-    snprintf(place, sizeof place, "(%s)total", s.type);
+    snprintf(place, sizeof place, parted < 0 ? "part" : "(%s)total", s.type);
     hd_c_store(c, s.dtype, hd_c_at(c, "y0", y, index), place);
     hd_c_close(c, 2 + s.axes);
     return HD_OK;
