@@ -19,7 +19,7 @@ static pool describe(const hd_net_call *c, const hd_shape *image, const hd_shape
     return p;
 }
 
-/* The window of a result on each spatial axis: begin<i>, end<i>, and of means whole<i>. Gives the loops over results. */
+/* The window of a result on each spatial axis: begin<i>, end<i>, and of means whole<i>. Gives loops over results. */
 static int open_results(hd_net_call *c, pool *p, bool counts) {
     const int loops = hd_c_open_axes(c, p->result, 0, p->result->rank, -1, 'i', p->names, p->index);
     for (int i = 0; i < p->axes; ++i) {

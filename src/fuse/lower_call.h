@@ -4,8 +4,8 @@
 
 #include "fuse/lower.h"
 
-/* True for a number that becomes one of the kernel of a row; elsewhere, and where it is stretched, it is an operand, and
- * so is an integer that f64 does not hold. */
+/* True for a number that becomes one of the kernel of a row; elsewhere, and where it is stretched, it is an operand,
+ * and so is an integer that f64 does not hold. */
 bool hd_call_writes_out(const hd_call *call, const hd_tensor *t);
 /* The kernel of a call with one output. Integers that its row must not meet, and indices, were looked for before.
  * `operand`: of each buffer, which input it is; -1: the output. `numbers`: operands that are numbers may be written
