@@ -1,4 +1,4 @@
-/* What a whole process costs: bench_start and bench_first_batch, from launch to end; bench_first_native, from its launch
+/* What a whole process costs: bench_start and bench_first_batch, from launch to end; bench_first_native, from launch
  * to its first result. */
 #include "harness.h"
 

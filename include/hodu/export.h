@@ -21,9 +21,9 @@ typedef struct hd_export_opts {
 } hd_export_opts;
 
 HD_BEGIN_DECLS
-/* Writes <path>.h and <path>.c: <prefix>_init and <prefix>_run, with the script's inputs and outputs as arrays. Weights are
- * constants, what a run updates is state in memory of the caller's. All nodes that C cannot say (linear algebra, the
- * program's own ops) are named in one error, and nothing is written. */
+/* Writes <path>.h and <path>.c: <prefix>_init and <prefix>_run, with the script's inputs and outputs as arrays.
+ * Weights are constants, what a run updates is state in memory of the caller's. All nodes that C cannot say (linear
+ * algebra, the program's own ops) are named in one error, and nothing is written. */
 HD_API void hd_script_export(hd_script *script, const char *path, const hd_export_opts *opts);
 HD_END_DECLS
 

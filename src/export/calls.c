@@ -391,7 +391,8 @@ static void say_position(hd_net_call *c, const char *name, const hd_tensor *inde
     if (hd_dtype_is_signed((hd_dtype)index->dtype)) hd_c_text_line(c->t, "at += at < 0 ? %lld : 0;", (long long)bound);
 }
 
-hd_error hd_c_gather(hd_net_call *c) {
+/* y at i is x at i, but on the axis an index says which: one for each element, or for each place there. */
+static hd_error look_up(hd_net_call *c, bool for_each) {
     const int axis = ((const hd_axis_attributes *)c->call->attributes)->axis;
     const hd_tensor *x = hd_c_in(c, 0), *index = hd_c_in(c, 1), *y = hd_c_out(c, 0);
     const int64_t bound = x->layout.shape.size[axis];
@@ -399,7 +400,7 @@ hd_error hd_c_gather(hd_net_call *c) {
     const char *at[HD_MAX_RANK] = {"0"}, *from[HD_MAX_RANK] = {"0"};
     check_index(c, "x1", index, bound);
     const int loops = hd_c_open_axes(c, &y->layout.shape, 0, y->layout.shape.rank, -1, 'i', names, at);
-    say_position(c, "x1", index, at, bound);
+    say_position(c, "x1", index, for_each ? at : at + axis, bound);
     memcpy(from, at, sizeof from);
     from[axis] = "at";
     hd_c_text_line(c->t, "%s = %s;", hd_c_at(c, "y0", y, at), hd_c_at(c, "x0", x, from));
@@ -407,23 +408,8 @@ hd_error hd_c_gather(hd_net_call *c) {
     hd_c_text_line(c->t, "return 0;");
     return HD_OK;
 }
-
-hd_error hd_c_index_select(hd_net_call *c) {
-    const int axis = ((const hd_axis_attributes *)c->call->attributes)->axis;
-    const hd_tensor *x = hd_c_in(c, 0), *index = hd_c_in(c, 1), *y = hd_c_out(c, 0);
-    const int64_t bound = x->layout.shape.size[axis];
-    hd_c_names names;
-    const char *at[HD_MAX_RANK] = {"0"}, *from[HD_MAX_RANK] = {"0"};
-    check_index(c, "x1", index, bound);
-    const int loops = hd_c_open_axes(c, &y->layout.shape, 0, y->layout.shape.rank, -1, 'i', names, at);
-    say_position(c, "x1", index, index->layout.shape.rank == 0 ? NULL : &at[axis], bound);
-    memcpy(from, at, sizeof from);
-    from[axis] = "at";
-    hd_c_text_line(c->t, "%s = %s;", hd_c_at(c, "y0", y, at), hd_c_at(c, "x0", x, from));
-    hd_c_close(c, loops);
-    hd_c_text_line(c->t, "return 0;");
-    return HD_OK;
-}
+hd_error hd_c_gather(hd_net_call *c) { return look_up(c, true); }
+hd_error hd_c_index_select(hd_net_call *c) { return look_up(c, false); }
 
 /* How an element meets what is there. */
 static const char *combined(hd_net_call *c, hd_scatter_mode mode, hd_dtype dtype, const char *a, const char *b,

@@ -117,8 +117,8 @@ hd_error hd_c_attention(hd_net_call *c) {
     return HD_OK;
 }
 
-/* Gradients of q, k and v, one behind the other. With p the weights and g the gradient: dv += p^T g, ds = p (g v^T - the
- * row's sum of p g v^T) scale, dq = ds k, dk += ds^T q. */
+/* Gradients of q, k and v, one behind the other. With p the weights and g the gradient: dv += p^T g, ds = p (g v^T -
+ * the row's sum of p g v^T) scale, dq = ds k, dk += ds^T q. */
 hd_error hd_c_attention_gradient(hd_net_call *c) {
     const hd_attention_gradient_attributes *attributes = c->call->attributes;
     const int rest = c->call->input_count - 4 - attributes->statistics;

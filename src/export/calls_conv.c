@@ -181,8 +181,8 @@ hd_error hd_c_conv_transpose(hd_net_call *c) {
     return HD_OK;
 }
 
-/* Inside how many spatial loops the sums of a tap are begun that go on in f64: each is a row of results, or more as long
- * as that is few elements, since small processors have no f64; -1: one sum is enough. */
+/* Inside how many spatial loops the sums of a tap are begun that go on in f64: each is a row of results, or more as
+ * long as that is few elements, since small processors have no f64; -1: one sum is enough. */
 static int parted_at(const sizes *s) {
     enum { FEW = 256 };
     int at = s->axes - 1;

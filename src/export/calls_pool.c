@@ -1,4 +1,5 @@
-/* Pooling in C: each result looks at its window. Gradients go from each window to the elements that it saw, in order. */
+/* Pooling in C: each result looks at its window. Gradients go from each window to the elements that it saw, in
+ * order. */
 #include "export/net.h"
 
 #include <stdio.h>
