@@ -6,8 +6,8 @@
 #include <hodu/script.h>
 
 typedef enum hd_export_goal {
-    HD_EXPORT_SPEED, /* loops over a few columns and lanes at a time, which compilers vectorise */
-    HD_EXPORT_SIZE   /* plain loops */
+    HD_EXPORT_SPEED, /* weights are laid out for vectors */
+    HD_EXPORT_SIZE   /* they are as they were, and loops are short */
 } hd_export_goal;
 
 typedef struct hd_export_opts {

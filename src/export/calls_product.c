@@ -88,43 +88,44 @@ static void join_rows(product *p) {
     }
 }
 
-/* Sums of `columns` columns from j on, of row i. */
-static void say_columns(hd_net_call *c, product *p, const char **index, int columns) {
-    const hd_dtype dtype = p->dtype;
-    char column[32], value[300];
-    hd_c_text *t = c->t;
-    const char *bias = "0";
-    snprintf(column, sizeof column, columns == 1 ? "j" : "(j + c)");
-    index[p->front] = "i", index[p->front + 1] = "k";
-    char left[256];
-    snprintf(left, sizeof left, "%s", hd_c_value(c, "x0", &p->a, index));
+/* The element of b in column j + c, and that of the bias. */
+static void column_of(hd_net_call *c, product *p, const char **index, int which, char right[256], char bias[256]) {
+    char column[32];
+    snprintf(column, sizeof column, which == 0 ? "j" : "(j + %d)", which);
     index[p->front] = "k", index[p->front + 1] = column;
-    char right[256];
-    snprintf(right, sizeof right, "%s", hd_c_value(c, "x1", &p->b, index));
-    if (p->bias != NULL) bias = hd_c_value(c, "x2", p->bias, (const char *[]){column});
-    if (columns == 1) {
-        hd_c_text_line(t, "%s sum = %s;", p->type, bias);
-        hd_c_text_line(t, "for (int32_t k = 0; k < %lld; ++k) sum += (%s)%s * (%s)%s;", p->k, p->type, left, p->type,
-                       right);
-    } else {
-        hd_c_text_line(t, "%s sum[%d];", p->type, columns);
-        hd_c_text_line(t, "for (int32_t c = 0; c < %d; ++c) sum[c] = %s;", columns, bias);
-        hd_c_text_open(t, "for (int32_t k = 0; k < %lld; ++k)", p->k);
-        hd_c_text_line(t, "const %s a = (%s)%s;", p->type, p->type, left);
-        hd_c_text_line(t, "for (int32_t c = 0; c < %d; ++c) sum[c] += a * (%s)%s;", columns, p->type, right);
-        hd_c_text_close(t);
-        hd_c_text_open(t, "for (int32_t c = 0; c < %d; ++c)", columns);
+    snprintf(right, 256, "%s", hd_c_value(c, "x1", &p->b, index));
+    snprintf(bias, 256, "%s", p->bias == NULL ? "0" : hd_c_value(c, "x2", p->bias, (const char *[]){column}));
+}
+
+/* Sums of `columns` columns from j on, of row i: each a variable of its own, which stays in a register. */
+static void say_columns(hd_net_call *c, product *p, const char **index, int columns) {
+    char right[256], bias[256], value[64], column[32];
+    hd_c_text *t = c->t;
+    for (int k = 0; k < columns; ++k) {
+        column_of(c, p, index, k, right, bias);
+        hd_c_text_line(t, "%s sum%d = %s;", p->type, k, bias);
     }
-    index[p->front] = "i", index[p->front + 1] = column;
-    snprintf(value, sizeof value, hd_dtype_is_float(dtype) ? "%s" : "(%s)%s",
-             hd_dtype_is_float(dtype) ? (columns == 1 ? "sum" : "sum[c]") : hd_c_type(dtype),
-             columns == 1 ? "sum" : "sum[c]");
-    hd_c_store(c, dtype, hd_c_at(c, "y0", &p->y, index), value);
-    if (columns > 1) hd_c_text_close(t);
+    hd_c_text_open(t, "for (int32_t k = 0; k < %lld; ++k)", p->k);
+    index[p->front] = "i", index[p->front + 1] = "k";
+    hd_c_text_line(t, "const %s a = (%s)%s;", p->type, p->type, hd_c_value(c, "x0", &p->a, index));
+    for (int k = 0; k < columns; ++k) {
+        column_of(c, p, index, k, right, bias);
+        hd_c_text_line(t, "sum%d += a * (%s)%s;", k, p->type, right);
+    }
+    hd_c_text_close(t);
+    for (int k = 0; k < columns; ++k) {
+        snprintf(column, sizeof column, k == 0 ? "j" : "(j + %d)", k);
+        index[p->front] = "i", index[p->front + 1] = column;
+        if (hd_dtype_is_float(p->dtype))
+            snprintf(value, sizeof value, "sum%d", k);
+        else
+            snprintf(value, sizeof value, "(%s)sum%d", hd_c_type(p->dtype), k);
+        hd_c_store(c, p->dtype, hd_c_at(c, "y0", &p->y, index), value);
+    }
 }
 
 /* ---- panels ------------------------------------------------------------------------------------------------------ */
-enum { PANEL = 16 };
+enum { PANEL = 16, AT_ONCE = 4 };
 
 /* A weight of f32 that no run changes, of one matrix. */
 static const float *steady_weight(hd_net_call *c, const product *p) {
@@ -200,8 +201,7 @@ static hd_error say_product(hd_net_call *c, product *p) {
         say_in_panels(c, p);
         return HD_OK;
     }
-    const long long least = p->b.layout.stride[p->front + 1] == 1 ? 16 : 4;
-    const int columns = c->net->is_small ? 1 : (int)(p->n < least ? 1 : least);
+    const int columns = p->n < AT_ONCE ? 1 : AT_ONCE;
     const long long whole = p->n / columns * columns;
     const int loops = hd_c_open_axes(c, &p->y.layout.shape, 0, p->front, -1, 'b', names, index);
     hd_c_text_open(c->t, "for (int32_t i = 0; i < %lld; ++i)", p->m);

@@ -126,9 +126,5 @@ void hd_c_close(hd_net_call *c, int loops);
 hd_error hd_c_use(hd_net_call *c, hd_word word, hd_dtype dtype);
 static inline const hd_tensor *hd_c_in(const hd_net_call *c, int i) { return c->call->inputs[i]; }
 static inline const hd_tensor *hd_c_out(const hd_net_call *c, int i) { return c->call->outputs[i]; }
-/* f64 where f32 sums go on; else the type itself. */
-static inline const char *hd_c_wide_type(hd_dtype dtype) {
-    return hd_dtype_is_float(dtype) ? "double" : hd_c_compute_type(dtype);
-}
 
 #endif

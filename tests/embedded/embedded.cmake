@@ -28,6 +28,7 @@ add_executable(write_nets ${HODU_EMBEDDED}/write_nets.c)
 target_link_libraries(write_nets PRIVATE hodu_static hodu_warnings)
 target_compile_definitions(write_nets PRIVATE HODU_EXAMPLE_DATA="${PROJECT_SOURCE_DIR}/examples/data")
 set(nets ${HODU_EMBEDDED_WORK}/nets)
+file(MAKE_DIRECTORY ${HODU_EMBEDDED_WORK}/nets)
 add_test(NAME embedded/write-nets COMMAND write_nets ${nets})
 set_tests_properties(embedded/write-nets PROPERTIES LABELS embedded TIMEOUT 120 FIXTURES_SETUP embedded-nets)
 function(hodu_net_test name) # of hodu_embedded_test, behind write-nets
