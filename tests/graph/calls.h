@@ -337,8 +337,9 @@ static inline hd_tensor *all_of_svd(hd_svd_parts p) {
     CALL(attention, IN(S(2, 3, 2), S(2, 4, 2), S(2, 4, 3)), hd_attention(a, b, c, NULL, false, 0))                     \
     CALL(attention_causal, IN(S(3, 2), S(3, 2), S(3, 3)), hd_attention(a, b, c, hd_tri(3, 3, 1, HD_BOOL), true, 0.5))  \
     CALL(attention_added, IN(S(3, 2), S(3, 2), S(3)), hd_attention(a, b, a, c, true, 0.5))                             \
-    CALL(attention_dropout, IN(S(2, 3, 2), S(2, 4, 2), S(2, 4, 3)), hd_attention_dropout(a, b, c, NULL, true, 0, 0.3)) \
-    CALL(attention_dropout_added, IN(S(3, 2), S(3, 2), S(3)), hd_attention_dropout(a, b, a, c, false, 0.5, 0.5))       \
+    CALL(attention_dropout, IN(S(2, 3, 2), S(2, 4, 2), S(2, 4, 3)),                                                    \
+         hd_attention_dropout(a, b, c, NULL, true, 0.25, 0.25))                                                        \
+    CALL(attention_dropout_added, IN(S(3, 2), S(3, 2), S(3)), hd_attention_dropout(a, b, a, c, false, 0.25, 0.25))     \
     CALL(attention_gradient, IN(S(3, 2), S(3, 2), S(4, 2)),                                                            \
          hd_attention_gradient(FIXED(a), FIXED(b), FIXED(c), FIXED(c), NULL, NULL, false, 0))                          \
     /* linear algebra, which XLA has not (lapack_) but for triangles; without LAPACK, other calls */                   \
