@@ -24,6 +24,7 @@
 #include <hodu/ops.h>
 #include <hodu/optim.h>
 #include <hodu/profile.h>
+#include <hodu/quantize.h>
 #include <hodu/random.h>
 #include <hodu/scope.h>
 #include <hodu/script.h>
