@@ -68,6 +68,25 @@ static void mlp_train_small(bench *b) { time_training(b, block_small); }
 static void mlp_train_middle(bench *b) { time_training(b, block_middle); }
 static void mlp_train_large(bench *b) { time_training(b, block_large); }
 
+/* The same with products in i8, beside our own f32. */
+static void mlp_int8(bench *b) {
+    HD_SCOPE;
+    hd_tensor *w[BLOCK_WEIGHTS], *x = input_numbers(HD_SHAPE(block_middle.batch, block_middle.in), 1);
+    block_make_weights(block_middle, w);
+    hd_script *f32 = block_script(block_middle, w, x), *i8 = hd_quantize(f32, (hd_tensors *const[]){HD_TENSORS(x)}, 1);
+    hd_script_set_input(i8, "x", x);
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_script_run(i8);
+        }
+        BENCH(b, "f32") {
+            HD_SCOPE;
+            hd_script_run(f32);
+        }
+    }
+}
+
 static void mlp_784(bench *b) {
     HD_SCOPE;
     HD_NO_GRAD;
@@ -407,6 +426,7 @@ static const bench_case cases[] = {
     {"static/mlp-train-64x512x1024x512", "us", mlp_train_middle},
     {"static/mlp-train-128x768x2048x1024", "us", mlp_train_large},
     {"static/mlp-1x784x128x10", "us", mlp_784},
+    {"static/mlp-int8-64x512x1024x512", "us", mlp_int8},
     {"static/recurrence-64x512", "us", recurrence_64x512},
     {"static/recurrence-train-64x512", "us", recurrence_train_64x512},
     {"static/layer-bf16-1x2048", "us", layer_bf16_1x2048},
