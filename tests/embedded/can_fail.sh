@@ -37,7 +37,7 @@ expect "an extension" 1 "error: " on_board "$work/main.c" "$work/net.c"
 
 program 'print("no\n"); return 5;'
 expect "main fails" 5 "no" on_board "$work/main.c"
-program 'for (volatile int i = 0;;) ++i;'
+program 'for (volatile unsigned i = 0;;) ++i;'
 seconds=1 expect "no end" 124 "ran longer than 1 s" on_board "$work/main.c"
 
 case $board in
