@@ -50,18 +50,25 @@ static char *next_text(hd_net_call *c) {
     return c->texts[c->text];
 }
 
+/* What has no room is no C: it is refused. */
+static void keep_within(hd_net_call *c, size_t length) {
+    if (length >= sizeof c->texts[0]) c->refusal = "its indices are longer than there is room for";
+}
+
 const char *hd_c_at(hd_net_call *c, const char *name, const hd_tensor *t, const char *const *index) {
     char *out = next_text(c);
-    size_t n = (size_t)snprintf(out, sizeof c->texts[0], "%s[", name);
+    const size_t most = sizeof c->texts[0];
+    size_t n = (size_t)snprintf(out, most, "%s[", name);
     const char *between = "";
-    for (int i = 0; i < t->layout.shape.rank; ++i) {
+    for (int i = 0; i < t->layout.shape.rank && n < most; ++i) {
         const int64_t stride = t->layout.stride[i];
         if (stride == 0 || strcmp(index[i], "0") == 0) continue;
-        n += (size_t)snprintf(out + n, sizeof c->texts[0] - n, stride == 1 ? "%s%s" : "%s%s * %lld", between, index[i],
+        n += (size_t)snprintf(out + n, most - n, stride == 1 ? "%s%s" : "%s%s * %lld", between, index[i],
                               (long long)stride);
         between = " + ";
     }
-    snprintf(out + n, sizeof c->texts[0] - n, between[0] == '\0' ? "0]" : "]");
+    if (n < most) n += (size_t)snprintf(out + n, most - n, between[0] == '\0' ? "0]" : "]");
+    keep_within(c, n);
     return out;
 }
 
@@ -70,7 +77,8 @@ const char *hd_c_value(hd_net_call *c, const char *name, const hd_tensor *t, con
     if (!hd_dtype_is_small_float((hd_dtype)t->dtype)) return at;
     char *out = next_text(c);
     c->net->words->small = true;
-    snprintf(out, sizeof c->texts[0], "hd_%s_decode(%s)", hd_dtype_name((hd_dtype)t->dtype), at);
+    keep_within(c,
+                (size_t)snprintf(out, sizeof c->texts[0], "hd_%s_decode(%s)", hd_dtype_name((hd_dtype)t->dtype), at));
     return out;
 }
 
