@@ -97,6 +97,9 @@ static void results_are_those_in_f64(void **state) {
  * between infinities there is no difference. */
 static bool gradient_is_less(int c) { return truncates(c) || IS_AMONG(c, "detach", "embedding_padded", "pad_cut"); }
 
+/* Losses that are squares near 0 and lines elsewhere: their second derivative jumps, and differences see both sides. */
+static bool bends(int c) { return IS_AMONG(c, "huber", "smooth_l1"); }
+
 typedef struct trial {
     int c;
     const operands *o;
@@ -142,9 +145,9 @@ static bool gradients_agree(int c, int round, int *tried) {
     if (orders == 0) return true;
     ++*tried;
     char why[256] = "";
-    const bool good = hd_gradcheck(
-        run_trial, &t, in,
-        HD_OPTS(hd_gradcheck_opts, .second_order = orders == 2, .explain = why, .explain_capacity = sizeof why));
+    const bool good = hd_gradcheck(run_trial, &t, in,
+                                   HD_OPTS(hd_gradcheck_opts, .second_order = orders == 2 && !bends(c), .explain = why,
+                                           .explain_capacity = sizeof why));
     if (!good) print_error("%s: %s%s\n", case_text(c, round, &o), why, hd_error_message());
     hd_error_clear();
     return good;
