@@ -97,8 +97,8 @@ static void results_are_those_in_f64(void **state) {
  * between infinities there is no difference. */
 static bool gradient_is_less(int c) { return truncates(c) || IS_AMONG(c, "detach", "embedding_padded", "pad_cut"); }
 
-/* Losses that are squares near 0 and lines elsewhere, whose second derivative jumps, so that differences see both sides;
- * and distances, whose second derivative has no bound where points are near each other. */
+/* Losses that are squares near 0 and lines elsewhere, whose second derivative jumps, so that differences see both
+ * sides; and distances, whose second derivative has no bound where points are near each other. */
 static bool bends(int c) { return IS_AMONG(c, "huber", "smooth_l1", "triplet_margin"); }
 
 typedef struct trial {
