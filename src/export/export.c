@@ -199,6 +199,10 @@ static hd_error say_run(hd_net *net) {
     HD_TRY(check_function(net));
     HD_TRY(say_state(net));
     net->arena_bytes = aligned(net, net->arena_bytes);
+    if (net->arena_bytes + net->workspace > INT32_MAX || net->state_bytes > INT32_MAX)
+        return hd_fail(HD_ERROR_SHAPE,
+                       "it takes an arena of %zu bytes and a state of %zu; C gets up to 2^31 - 1 of each",
+                       net->arena_bytes + net->workspace, net->state_bytes);
     return HD_OK;
 }
 
@@ -419,20 +423,35 @@ static hd_error say_source(hd_net *net, hd_c_text *t) {
     return HD_OK;
 }
 
+typedef struct net_file {
+    hd_net *net;
+    const char *path, *extension;
+    const hd_c_text *text;
+    struct net_file *other; /* takes its place before this one does */
+    bool other_failed;
+} net_file;
+
+static hd_error write_file(net_file *f);
+
 static hd_error fill_file(void *user, int descriptor) {
-    const hd_c_text *t = user;
-    return hd_file_write_at(descriptor, t->at, t->count, 0);
+    net_file *f = user;
+    HD_TRY(hd_file_write_at(descriptor, f->text->at, f->text->count, 0));
+    const hd_error status = f->other == NULL ? HD_OK : write_file(f->other);
+    f->other_failed = status != HD_OK;
+    return status;
 }
 
-static hd_error write_file(hd_net *net, const char *path, const char *extension, hd_c_text *t) {
+static hd_error write_file(net_file *f) {
     char full[4096];
-    if (t->failed) return hd_fail(HD_ERROR_MEMORY, "no memory for the text of a script in C");
-    if ((size_t)snprintf(full, sizeof full, "%s%s", path, extension) >= sizeof full)
+    if (f->text->failed) return hd_fail(HD_ERROR_MEMORY, "no memory for the text of a script in C");
+    if ((size_t)snprintf(full, sizeof full, "%s%s", f->path, f->extension) >= sizeof full)
         return hd_fail(HD_ERROR_VALUE, "a path of more than %zu bytes", sizeof full - 1);
-    const hd_error status = hd_file_replace(net->thread, full, fill_file, t);
-    return status == HD_OK ? HD_OK : hd_file_reword(net->thread, HD_OK, "\"%s\" ", hd_file_short(full));
+    const hd_error status = hd_file_replace(f->net->thread, full, fill_file, f);
+    if (status == HD_OK || f->other_failed) return status;
+    return hd_file_reword(f->net->thread, HD_OK, "\"%s\" ", hd_file_short(full));
 }
 
+/* Both or none: a new header beside an old source would tell wrong sizes of memory. */
 static hd_error write_files(hd_net *net, const char *path) {
     hd_c_text header = {.indent = 0}, source = {.indent = 0};
     hd_c_text *const parts[] = {&net->functions, &net->body, &net->constants, &net->bodies, &net->refused};
@@ -440,8 +459,10 @@ static hd_error write_files(hd_net *net, const char *path) {
     say_header(net, &header);
     hd_error status =
         source.failed ? hd_fail(HD_ERROR_MEMORY, "no memory for the text of a script in C") : say_source(net, &source);
-    if (status == HD_OK) status = write_file(net, path, ".h", &header);
-    if (status == HD_OK) status = write_file(net, path, ".c", &source);
+    net_file source_file = {.net = net, .path = path, .extension = ".c", .text = &source};
+    net_file header_file = {.net = net, .path = path, .extension = ".h", .text = &header, .other = &source_file};
+    if (status == HD_OK && source.failed) status = hd_fail(HD_ERROR_MEMORY, "no memory for the text of a script in C");
+    if (status == HD_OK) status = write_file(&header_file);
     hd_c_text_release(&header);
     hd_c_text_release(&source);
     return status;

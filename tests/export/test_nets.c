@@ -287,6 +287,32 @@ static void bad_names_are_errors(void **state) {
     assert_error(HD_ERROR_NULL_ARGUMENT, "");
 }
 
+/* Each value is small enough, all of them together are not. */
+static void an_arena_that_no_int_counts_is_an_error(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("large");
+    hd_tensor *x = hd_input("x", HD_SHAPE(20000, 20000), HD_F32), *y = hd_matmul(x, x), *z = hd_matmul(y, y);
+    hd_builder_add_output(b, "sum", hd_sum(hd_matmul(z, y), HD_AXES(), NULL));
+    refuses(built(b), "net", NULL, HD_ERROR_SHAPE, "it takes an arena of 4800000000 bytes");
+}
+
+/* A source that cannot be written leaves the old header, which says what the old source needs. */
+static void both_files_are_written_or_none(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_script *s = named("x", "y", "z");
+    write_bytes(in_folder("net.h"), "old", 3);
+    assert_int_equal(mkdir(in_folder("net.c"), 0700), 0);
+    HD_QUIET;
+    hd_script_export(s, in_folder("net"), NULL);
+    assert_error(HD_ERROR_STATE, "net.c\" is no regular file");
+    const file_bytes left = read_bytes(in_folder("net.h"));
+    assert_int_equal(left.size, 3);
+    free(left.at);
+    assert_int_equal(folder_entries(false), 2);
+}
+
 /* A row of a table is added to what is kept; script, an index, an output and state have the same name. */
 static hd_script *all_called(const char *name) {
     hd_tensor *kept = hd_zeros(HD_SHAPE(2), HD_F32);
@@ -451,6 +477,8 @@ int main(void) {
                                        TEST(a_divisor_of_zero_is_a_check),
                                        TEST(all_dtypes_pass),
                                        TEST(bad_names_are_errors),
+                                       TEST(an_arena_that_no_int_counts_is_an_error),
+                                       TEST(both_files_are_written_or_none),
                                        TEST(odd_names_stay_names),
                                        TEST(names_that_meet_are_told_apart),
                                        TEST(all_that_c_lacks_is_named_at_once),
