@@ -72,6 +72,9 @@ static void models_give_the_same_answers(void **state) {
     same_answers(s, HD_SHAPE(13, 20), NULL, "-O3 -fno-tree-vectorize");
     same_answers(s, HD_SHAPE(13, 20), HD_OPTS(hd_export_opts, .goal = HD_EXPORT_SIZE), "-Os");
     same_answers(s, HD_SHAPE(13, 20), HD_OPTS(hd_export_opts, .alignment = 64), "-O2");
+    same_answers(inference(perceptron(), HD_SHAPE(20)), HD_SHAPE(20), NULL, "-O2"); /* one vector, no batch */
+    same_answers(inference(perceptron(), HD_SHAPE(20)), HD_SHAPE(20), HD_OPTS(hd_export_opts, .goal = HD_EXPORT_SIZE),
+                 "-O2");
     same_answers(inference(network_of_images(), HD_SHAPE(3, 1, 8, 8)), HD_SHAPE(3, 1, 8, 8), NULL, "-O2");
 }
 
