@@ -196,6 +196,33 @@ static void a_check_that_fails_changes_no_state(void **state) {
     end_nets(&n);
 }
 
+/* An axis without elements has no place for any index, and one of u8 cannot leave an axis of 300: no compiler warns. */
+static void every_index_of_an_empty_axis_is_out_of_range(void **state) {
+    (void)state;
+    HD_SCOPE;
+    nets n;
+    begin_nets(&n);
+    static const hd_dtype dtypes[] = {HD_I64, HD_I8, HD_U8};
+    hd_script *s[6];
+    for (int i = 0; i < 6; ++i) {
+        hd_builder *b = started("empty");
+        hd_tensor *x = hd_input("x", i < 3 ? HD_SHAPE(0, 3) : HD_SHAPE(300, 3), HD_F32),
+                  *at = hd_input("at", HD_SHAPE(2), dtypes[i % 3]);
+        hd_builder_add_output(b, "y", hd_index_select(x, 0, at));
+        if (!add_net(&n, s[i] = built(b), NULL)) fail_msg("%s", hd_error_message());
+    }
+    compile_nets(&n, "");
+    for (int i = 0; i < 6; ++i) {
+        net_run r = net_begin(&n, i);
+        hd_tensor *in[2] = {hd_ones(i < 3 ? HD_SHAPE(0, 3) : HD_SHAPE(300, 3), HD_F32),
+                            hd_cast(HD_TENSOR_I64(HD_SHAPE(2), 0, 100), dtypes[i % 3])},
+                  *y;
+        assert_int_equal(net_call(&r, s[i], in, &y), i < 3 ? 1 : 0);
+        net_end(&r);
+    }
+    end_nets(&n);
+}
+
 static void a_divisor_of_zero_is_a_check(void **state) {
     (void)state;
     HD_SCOPE;
@@ -477,6 +504,7 @@ int main(void) {
                                        TEST(training_steps_are_the_same_steps),
                                        TEST(a_learning_rate_may_be_set),
                                        TEST(a_check_that_fails_changes_no_state),
+                                       TEST(every_index_of_an_empty_axis_is_out_of_range),
                                        TEST(a_divisor_of_zero_is_a_check),
                                        TEST(all_dtypes_pass),
                                        TEST(bad_names_are_errors),
