@@ -16,6 +16,13 @@ static int usage(void) {
     return 2;
 }
 
+/* -1, which is no alignment: it is no number. */
+static int whole(const char *text) {
+    char *end;
+    const long v = strtol(text, &end, 10);
+    return *text == '\0' || *end != '\0' || v < 0 || v > 1 << 20 ? -1 : (int)v;
+}
+
 int main(int argc, char **argv) {
     HD_SCOPE;
     hd_export_opts opts = HD_DEFAULTS(hd_export_opts);
@@ -33,7 +40,7 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--function") == 0)
             opts.function = argv[++i];
         else if (strcmp(argv[i], "--align") == 0)
-            opts.alignment = atoi(argv[++i]);
+            opts.alignment = whole(argv[++i]);
         else
             return usage();
     }

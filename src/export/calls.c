@@ -359,13 +359,18 @@ static void check_index(hd_net_call *c, const char *name, const hd_tensor *index
     const int loops = hd_c_open_axes(c, &index->layout.shape, 0, index->layout.shape.rank, -1, 'e', names, at);
     for (int i = 0; i < index->layout.shape.rank; ++i)
         if (strcmp(at[i], "0") != 0) hd_c_text_say(&place, "%s * %lld + ", at[i], (long long)step[i]);
-    const char *read = hd_c_at(c, name, index, at);
-    if (is_signed)
-        hd_c_text_line(c->t, "if (%s < -%lld || %s >= %lld) return %s1;", read, (long long)bound, read,
-                       (long long)bound, hd_c_text_string(&place));
+    const char *read = hd_c_at(c, name, index, at), *result = hd_c_text_string(&place);
+    /* a variable, and bounds that are none apart: compilers warn of a comparison that a type or 0 decides */
+    if (bound == 0)
+        hd_c_text_line(c->t, "return %s1;", result);
+    else if (is_signed)
+        hd_c_text_line(c->t, "const int64_t at = %s;", read);
     else
-        hd_c_text_line(c->t, "if ((uint64_t)%s >= %lldu) return %s1;", read, (long long)bound,
-                       hd_c_text_string(&place));
+        hd_c_text_line(c->t, "const uint64_t at = %s;", read);
+    if (bound > 0 && is_signed)
+        hd_c_text_line(c->t, "if (at < -%lld || at >= %lld) return %s1;", (long long)bound, (long long)bound, result);
+    else if (bound > 0)
+        hd_c_text_line(c->t, "if (at >= %lldu) return %s1;", (long long)bound, result);
     hd_c_close(c, loops);
     c->t->failed = c->t->failed || place.failed;
     hd_c_text_release(&place);

@@ -24,6 +24,15 @@ static void turn(hd_tensor *t) {
     l->shape.size[i + 1] = size, l->stride[i + 1] = stride;
 }
 
+/* A vector as a matrix of one row. */
+static void make_row(hd_tensor *t) {
+    hd_layout *l = &t->layout;
+    if (l->shape.rank != 1) return;
+    l->shape.rank = 2;
+    l->shape.size[1] = l->shape.size[0], l->stride[1] = l->stride[0];
+    l->shape.size[0] = 1, l->stride[0] = 0;
+}
+
 /* With the axes of `to` in front, stretched. */
 static hd_tensor stretched(const hd_tensor *t, int rank) {
     hd_tensor out = *t;
@@ -50,6 +59,8 @@ static product describe(const hd_net_call *c, bool affine) {
     const hd_matmul_attributes *attributes = c->call->attributes;
     if (affine) {
         turn(&b);
+        make_row(&a);
+        make_row(&p.y);
         if (c->call->input_count > 2) p.bias = hd_c_in(c, 2);
     } else if (attributes != NULL) {
         if (attributes->transpose_a) turn(&a);

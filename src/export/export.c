@@ -20,31 +20,54 @@ static hd_error check_name(const char *what, const char *name) {
                    strcmp(what, "the prefix") == 0 ? " (.prefix gives another than the last part of the path)" : "");
 }
 
-/* Names of C for those of inputs, outputs or cells, which must differ from each other and from all before them. */
+/* A name of C for one of the script's: what C has, and what begins as names of the text do, gets an underscore. */
+static hd_error name_one(const hd_net *net, const char *what, const char *name, char out[80]) {
+    if (strlen(name) > 76)
+        return hd_fail(HD_ERROR_VALUE, "the %s \"%.60s...\" has a name of %zu bytes; C gets up to 76", what, name,
+                       strlen(name));
+    hd_c_name(name, out, 80);
+    const size_t n = strlen(net->prefix);
+    const bool is_ours = (strncmp(out, net->prefix, n) == 0 || strncmp(out, net->upper, n) == 0) && out[n] == '_';
+    if (is_ours || !hd_c_is_name(out)) strcat(out, "_");
+    return HD_OK;
+}
+
+/* An output that is called as an input is y_out. */
+static hd_error tell_apart(const hd_net *net, uint32_t input_count, const char *name, char out[80]) {
+    for (uint32_t k = 0; k < input_count; ++k) {
+        if (strcmp(net->inputs[k], out) != 0) continue;
+        if (strlen(out) + 5 > 80)
+            return hd_fail(HD_ERROR_VALUE, "an input and an output \"%.60s\"; give one another name", name);
+        strcat(out, "_out");
+        k = UINT32_MAX; /* which may be an input, too */
+    }
+    return HD_OK;
+}
+
+/* Names of C for those of inputs or outputs, which must differ from each other and from all before them. */
 static hd_error name_all(hd_net *net, const hd_graph *g, hd_name_kind kind, const char *what, char (*out)[80],
                          uint32_t count) {
     for (uint32_t i = 0; i < count; ++i) {
         const char *name = hd_graph_string(g, hd_name_at(g, kind, i));
-        if (!hd_c_name(name, out[i], sizeof out[i]) || strlen(name) >= sizeof out[i] - 2)
-            return hd_fail(HD_ERROR_VALUE, "the %s \"%.60s\"; C has no such name", what, name);
-        if (!hd_c_is_name(out[i])) {
-            const size_t n = strlen(out[i]);
-            out[i][n] = '_';
-            out[i][n + 1] = '\0';
-        }
+        HD_TRY(name_one(net, what, name, out[i]));
+        if (kind == HD_NAME_OUTPUT) HD_TRY(tell_apart(net, g->input_count, name, out[i]));
         for (uint32_t k = 0; k < i; ++k)
             if (strcmp(out[k], out[i]) == 0)
                 return hd_fail(HD_ERROR_VALUE,
                                "the %ss \"%.60s\" and \"%.60s\" are both \"%s\" in C; give one another name", what,
                                hd_graph_string(g, hd_name_at(g, kind, k)), name, out[i]);
-        for (uint32_t k = 0; kind == HD_NAME_OUTPUT && k < g->input_count; ++k)
-            if (strcmp(net->inputs[k], out[i]) == 0) { /* y of an input y */
-                if (strlen(out[i]) + 5 > sizeof out[i])
-                    return hd_fail(HD_ERROR_VALUE, "an input and an output \"%.60s\"; give one another name", name);
-                strcat(out[i], "_out");
-            }
     }
     return HD_OK;
+}
+
+/* Of what a run is called behind the prefix: other functions and constants of the text. */
+static bool is_function_of_ours(const char *function) {
+    static const char *const others[] = {"init",  "resume", "seed", "H",        "ARENA",
+                                         "STATE", "ALIGN",  "WORK", "INFINITY", "NAN"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; ++i)
+        if (strcmp(function, others[i]) == 0) return true;
+    return function[0] != '\0' && strchr("cpsw", function[0]) != NULL && isdigit((unsigned char)function[1]) &&
+           strspn(function + 1, "0123456789") == strlen(function + 1);
 }
 
 static hd_error begin(hd_net *net, hd_thread *thread, hd_script *script, const char *path, const hd_export_opts *o) {
@@ -60,8 +83,9 @@ static hd_error begin(hd_net *net, hd_thread *thread, hd_script *script, const c
         !(strlen(function) < 48 &&
           strspn(function, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(function)))
         HD_TRY(check_name(".function", function));
-    if (strcmp(function, "init") == 0 || strcmp(function, "resume") == 0 || strcmp(function, "seed") == 0)
-        return hd_fail(HD_ERROR_VALUE, ".function = \"%s\"; that is another function of the text", function);
+    if (is_function_of_ours(function))
+        return hd_fail(HD_ERROR_VALUE, ".function = \"%s\"; that is another function of the text, or a constant of it",
+                       function);
     if (o->alignment < 0 || (o->alignment & (o->alignment - 1)) != 0 || o->alignment > 4096)
         return hd_fail(HD_ERROR_VALUE, ".alignment = %d; it is a power of two up to 4096, or 0", o->alignment);
     if (o->goal != HD_EXPORT_SPEED && o->goal != HD_EXPORT_SIZE)
@@ -69,6 +93,10 @@ static hd_error begin(hd_net *net, hd_thread *thread, hd_script *script, const c
     if (net->alignment < 8) net->alignment = 8;
     if (strlen(last) >= sizeof net->file)
         return hd_fail(HD_ERROR_VALUE, "the name of the file is longer than 127 bytes");
+    for (const char *c = last; *c != '\0'; ++c)
+        if ((unsigned char)*c < ' ' || strchr("\"\\?<>", *c) != NULL)
+            return hd_fail(HD_ERROR_VALUE, "the file \"%.60s\"; a name with %s cannot be included", last,
+                           (unsigned char)*c < ' ' ? "a line in it" : "\", \\, ?, < or >");
     snprintf(net->prefix, sizeof net->prefix, "%s", prefix);
     snprintf(net->file, sizeof net->file, "%s", last);
     snprintf(net->function, sizeof net->function, "%s", function);
@@ -100,7 +128,6 @@ static hd_error make_arrays(hd_net *net) {
     net->cell_at = zeros(net, g->cell_count, sizeof *net->cell_at, &status);
     net->inputs = zeros(net, g->input_count, sizeof *net->inputs, &status);
     net->outputs = zeros(net, g->output_count, sizeof *net->outputs, &status);
-    net->cell_names = zeros(net, g->cell_count, sizeof *net->cell_names, &status);
     net->constant_said = zeros(net, g->constant_count, sizeof *net->constant_said, &status);
     net->cell_said = zeros(net, g->cell_count, sizeof *net->cell_said, &status);
     return status;
@@ -132,6 +159,15 @@ static void lay_out_arena(hd_net *net) {
     net->arena_bytes = at;
 }
 
+/* .function = "check_0": the text has a function of its own of that name. */
+static hd_error check_function(const hd_net *net) {
+    const size_t n = strlen(net->prefix);
+    for (uint32_t i = 0; i < net->known_count; ++i)
+        if (strcmp(net->known[i].name + n + 1, net->function) == 0)
+            return hd_fail(HD_ERROR_VALUE, ".function = \"%s\"; that is another function of the text", net->function);
+    return HD_OK;
+}
+
 static hd_error check_sizes(const hd_plan *p) {
     for (uint32_t i = 0; i < p->graph->node_count; ++i)
         if (hd_node_bytes(p->graph, i) > INT32_MAX)
@@ -160,8 +196,13 @@ static hd_error say_run(hd_net *net) {
     if (net->refused_count > 0)
         return hd_fail(HD_ERROR_STATE, "C has no function for %d of %u nodes:%s", net->refused_count,
                        p->graph->node_count, hd_c_text_string(&net->refused));
+    HD_TRY(check_function(net));
     HD_TRY(say_state(net));
     net->arena_bytes = aligned(net, net->arena_bytes);
+    if (net->arena_bytes + net->workspace > INT32_MAX || net->state_bytes > INT32_MAX)
+        return hd_fail(HD_ERROR_SHAPE,
+                       "it takes an arena of %zu bytes and a state of %zu; C gets up to 2^31 - 1 of each",
+                       net->arena_bytes + net->workspace, net->state_bytes);
     return HD_OK;
 }
 
@@ -191,6 +232,15 @@ static void say_prototype(const hd_net *net, hd_c_text *t) {
     hd_c_text_say(t, ")");
 }
 
+/* What C calls it, and in quotes what the script does, where that is something else. */
+static void say_name(hd_c_text *t, const char *in_c, const char *name) {
+    if (in_c != NULL) hd_c_text_say(t, " %s", in_c);
+    if (in_c != NULL && strcmp(in_c, name) == 0) return;
+    hd_c_text_say(t, " \"");
+    hd_c_say_in_comment(t, name);
+    hd_c_text_say(t, "\"");
+}
+
 static void say_entries(const hd_net *net, hd_c_text *t, hd_name_kind kind, const char *what, char (*names)[80],
                         uint32_t count) {
     const hd_graph *g = net->plan->graph;
@@ -199,8 +249,9 @@ static void say_entries(const hd_net *net, hd_c_text *t, hd_name_kind kind, cons
                               : kind == HD_NAME_OUTPUT ? g->outputs[i].node
                                                        : g->cells[i].node;
         const hd_shape shape = hd_node_shape(g, node);
-        hd_c_text_say(t, " *   %s %s: %s %s", what, names[i], hd_dtype_name((hd_dtype)g->nodes[node].dtype),
-                      HD_SHAPE_TEXT(shape));
+        hd_c_text_say(t, " *   %s", what);
+        say_name(t, names != NULL ? names[i] : NULL, hd_graph_string(g, hd_name_at(g, kind, i)));
+        hd_c_text_say(t, ": %s %s", hd_dtype_name((hd_dtype)g->nodes[node].dtype), HD_SHAPE_TEXT(shape));
         if (kind == HD_NAME_CELL && net->cell_at[i] != SIZE_MAX)
             hd_c_text_say(t, ", byte %zu of the state", net->cell_at[i]);
         if (kind == HD_NAME_CELL && net->cell_at[i] == SIZE_MAX) hd_c_text_say(t, ", a constant");
@@ -211,11 +262,13 @@ static void say_entries(const hd_net *net, hd_c_text *t, hd_name_kind kind, cons
 static void say_header(const hd_net *net, hd_c_text *t) {
     const hd_graph *g = net->plan->graph;
     const char *p = net->prefix, *u = net->upper;
-    hd_c_text_say(t, "/* %s: the script \"%s\", written as C by hodu. It calls nothing and takes no memory.\n", p,
-                  hd_graph_string(g, g->name));
+    hd_c_text_say(t, "/* %s: the script \"", p);
+    hd_c_say_in_comment(t, hd_graph_string(g, g->name));
+    hd_c_text_say(t, "\", written as C by hodu. It calls nothing and takes no memory.\n");
     say_entries(net, t, HD_NAME_INPUT, "input", net->inputs, g->input_count);
     say_entries(net, t, HD_NAME_OUTPUT, "output", net->outputs, g->output_count);
-    say_entries(net, t, HD_NAME_CELL, "state", net->cell_names, g->cell_count);
+    if (g->draws > 0) hd_c_text_say(t, " *   state of random numbers, seed and count: u64 [2], byte 0 of the state\n");
+    say_entries(net, t, HD_NAME_CELL, "state", NULL, g->cell_count);
     hd_c_text_say(t, " * bf16, f16, f8 and bool are bits in whole numbers. */\n#ifndef %s_H\n#define %s_H\n\n", u, u);
     hd_c_text_say(t, "#include <stddef.h>\n#include <stdint.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
     hd_c_text_say(
@@ -370,20 +423,35 @@ static hd_error say_source(hd_net *net, hd_c_text *t) {
     return HD_OK;
 }
 
+typedef struct net_file {
+    hd_net *net;
+    const char *path, *extension;
+    const hd_c_text *text;
+    struct net_file *other; /* takes its place before this one does */
+    bool other_failed;
+} net_file;
+
+static hd_error write_file(net_file *f);
+
 static hd_error fill_file(void *user, int descriptor) {
-    const hd_c_text *t = user;
-    return hd_file_write_at(descriptor, t->at, t->count, 0);
+    net_file *f = user;
+    HD_TRY(hd_file_write_at(descriptor, f->text->at, f->text->count, 0));
+    const hd_error status = f->other == NULL ? HD_OK : write_file(f->other);
+    f->other_failed = status != HD_OK;
+    return status;
 }
 
-static hd_error write_file(hd_net *net, const char *path, const char *extension, hd_c_text *t) {
+static hd_error write_file(net_file *f) {
     char full[4096];
-    if (t->failed) return hd_fail(HD_ERROR_MEMORY, "no memory for the text of a script in C");
-    if ((size_t)snprintf(full, sizeof full, "%s%s", path, extension) >= sizeof full)
+    if (f->text->failed) return hd_fail(HD_ERROR_MEMORY, "no memory for the text of a script in C");
+    if ((size_t)snprintf(full, sizeof full, "%s%s", f->path, f->extension) >= sizeof full)
         return hd_fail(HD_ERROR_VALUE, "a path of more than %zu bytes", sizeof full - 1);
-    const hd_error status = hd_file_replace(net->thread, full, fill_file, t);
-    return status == HD_OK ? HD_OK : hd_file_reword(net->thread, HD_OK, "\"%s\" ", hd_file_short(full));
+    const hd_error status = hd_file_replace(f->net->thread, full, fill_file, f);
+    if (status == HD_OK || f->other_failed) return status;
+    return hd_file_reword(f->net->thread, HD_OK, "\"%s\" ", hd_file_short(full));
 }
 
+/* Both or none: a new header beside an old source would tell wrong sizes of memory. */
 static hd_error write_files(hd_net *net, const char *path) {
     hd_c_text header = {.indent = 0}, source = {.indent = 0};
     hd_c_text *const parts[] = {&net->functions, &net->body, &net->constants, &net->bodies, &net->refused};
@@ -391,8 +459,10 @@ static hd_error write_files(hd_net *net, const char *path) {
     say_header(net, &header);
     hd_error status =
         source.failed ? hd_fail(HD_ERROR_MEMORY, "no memory for the text of a script in C") : say_source(net, &source);
-    if (status == HD_OK) status = write_file(net, path, ".h", &header);
-    if (status == HD_OK) status = write_file(net, path, ".c", &source);
+    net_file source_file = {.net = net, .path = path, .extension = ".c", .text = &source};
+    net_file header_file = {.net = net, .path = path, .extension = ".h", .text = &header, .other = &source_file};
+    if (status == HD_OK && source.failed) status = hd_fail(HD_ERROR_MEMORY, "no memory for the text of a script in C");
+    if (status == HD_OK) status = write_file(&header_file);
     hd_c_text_release(&header);
     hd_c_text_release(&source);
     return status;
@@ -404,7 +474,6 @@ static hd_error export(hd_net *net, const char *path) {
     HD_TRY(make_arrays(net));
     HD_TRY(name_all(net, g, HD_NAME_INPUT, "input", net->inputs, g->input_count));
     HD_TRY(name_all(net, g, HD_NAME_OUTPUT, "output", net->outputs, g->output_count));
-    HD_TRY(name_all(net, g, HD_NAME_CELL, "state", net->cell_names, g->cell_count));
     lay_out_state(net);
     lay_out_arena(net);
     HD_TRY(say_run(net));
@@ -413,9 +482,8 @@ static hd_error export(hd_net *net, const char *path) {
 
 static void release(hd_net *net) {
     hd_c_text *const texts[] = {&net->functions, &net->body, &net->constants, &net->bodies, &net->refused};
-    void *const arrays[] = {net->known,         net->checks,    net->words,   net->extra,
-                            net->cell_at,       net->inputs,    net->outputs, net->cell_names,
-                            net->constant_said, net->cell_said, net->saved};
+    void *const arrays[] = {net->known,  net->checks,  net->words,         net->extra,     net->cell_at,
+                            net->inputs, net->outputs, net->constant_said, net->cell_said, net->saved};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) hd_c_text_release(texts[i]);
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; ++i) hd_array_release(arrays[i]);
     if (net->plan != NULL) net->plan->executable.destroy(&net->plan->executable, net->thread);

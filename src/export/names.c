@@ -6,34 +6,63 @@
 #include <stdio.h>
 #include <string.h>
 
-bool hd_c_name(const char *text, char *out, size_t capacity) {
+void hd_c_name(const char *text, char *out, size_t capacity) {
     size_t n = 0;
     for (const char *c = text; *c != '\0' && n + 2 < capacity; ++c) {
         if (n == 0 && isdigit((unsigned char)*c)) out[n++] = '_';
         out[n++] = (isalnum((unsigned char)*c) && (unsigned char)*c < 128) ? *c : '_';
     }
     out[n] = '\0';
-    return n > 0;
+}
+
+/* Words of C up to C23 and of C++ up to C++20, macros that compilers have without being asked, and what the text says,
+ * each with a space before it. */
+static const char taken[] =
+    " alignas alignof and and_eq arena asm auto bitand bitor bool break case catch char char16_t char32_t char8_t"
+    " class co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue"
+    " decltype default delete do double draw dynamic_cast else enum explicit export extern false far float for"
+    " friend goto i386 if inline int linux long memcpy memset mutable n namespace near new noexcept not not_eq"
+    " nullptr offsetof operator or or_eq private protected ptrdiff_t public random register reinterpret_cast"
+    " requires restrict return seed short signed size_t sizeof state static static_assert static_cast struct switch"
+    " template this thread_local throw true try typedef typeid typename typeof typeof_unqual union unix unsigned"
+    " using virtual void volatile wchar_t while xor xor_eq CT INFINITY LANES NAN NULL"
+    " c_f32 c_f64 ";
+
+static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+static bool ends(const char *text, const char *with) {
+    const size_t n = strlen(text), m = strlen(with);
+    return n >= m && strcmp(text + n - m, with) == 0;
+}
+
+/* Names that C keeps for compilers, types and bounds of <stdint.h>, and macros of the text. */
+static bool is_of_a_kind(const char *text) {
+    if (text[0] == '_' && (isupper((unsigned char)text[1]) || text[1] == '_')) return text[strspn(text, "_")] != '\0';
+    if ((begins(text, "int") || begins(text, "uint")) && ends(text, "_t")) return true;
+    if (begins(text, "W_") || begins(text, "NET_")) return true;
+    return strpbrk(text, "abcdefghijklmnopqrstuvwxyz") == NULL &&
+           (ends(text, "_MAX") || ends(text, "_MIN") || ends(text, "_C"));
 }
 
 bool hd_c_is_name(const char *text) {
-    static const char *const taken[] = {
-        "auto",     "break",   "case",    "char",      "const",     "continue", "default",       "do",
-        "double",   "else",    "enum",    "extern",    "float",     "for",      "goto",          "if",
-        "inline",   "int",     "long",    "register",  "restrict",  "return",   "short",         "signed",
-        "sizeof",   "static",  "struct",  "switch",    "typedef",   "union",    "unsigned",      "void",
-        "volatile", "while",   "bool",    "true",      "false",     "asm",      "class",         "delete",
-        "new",      "private", "public",  "protected", "template",  "this",     "throw",         "try",
-        "catch",    "using",   "virtual", "operator",  "namespace", "friend",   "typename",      "export",
-        "explicit", "mutable", "alignas", "alignof",   "constexpr", "nullptr",  "static_assert", "thread_local",
-        "typeof",   "near",    "far",     "n",         "arena",     "state",    "seed",          "draw",
-        "random"};
     if (!(isalpha((unsigned char)text[0]) || text[0] == '_')) return false;
     for (const char *c = text; *c != '\0'; ++c)
         if (!isalnum((unsigned char)*c) && *c != '_') return false;
-    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; ++i)
-        if (strcmp(text, taken[i]) == 0) return false;
-    return true;
+    for (const char *at = taken; (at = strstr(at, text)) != NULL; ++at)
+        if (at[-1] == ' ' && at[strlen(text)] == ' ') return false;
+    return !is_of_a_kind(text);
+}
+
+/* In a comment nothing may end it, begin another, be read before comments are (a backslash, a trigraph), or turn the
+ * direction of letters (in UTF-8 0xe2 0x80 or 0x81 and one more, which are signs that nobody sees, and dashes). */
+void hd_c_say_in_comment(hd_c_text *t, const char *text) {
+    char last = ' ';
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; last = (char)*c++) {
+        const bool is_sign = *c == 0xe2 && (c[1] == 0x80 || c[1] == 0x81) && c[2] != '\0';
+        const bool is_seen = *c >= ' ' && *c != '\\' && *c != 127 && !(*c == '?' && last == '?') &&
+                             !(*c == '/' && last == '*') && !(*c == '*' && last == '/');
+        hd_c_text_say(t, is_seen && !is_sign ? "%c" : "_", *c);
+        if (is_sign) c += 2;
+    }
 }
 
 const char *hd_c_type(hd_dtype dtype) {

@@ -49,7 +49,7 @@ typedef struct hd_net {
     size_t *extra; /* of each buffer that the arena of the plan does not have, but that of the net: where; SIZE_MAX */
     size_t arena_bytes, state_bytes;
     size_t *cell_at; /* of each cell: where it is in the state; SIZE_MAX: it never changes, and is a constant */
-    char (*inputs)[80], (*outputs)[80], (*cell_names)[80]; /* names of C */
+    char (*inputs)[80], (*outputs)[80]; /* names of C */
     hd_storage *const *cells;                              /* the script's */
     bool *constant_said, *cell_said;
     hd_net_saved *saved;
@@ -63,10 +63,11 @@ typedef struct hd_net {
 extern const hd_machine hd_c_machine;
 
 /* ---- names.c: names of C ---- */
-/* Makes a name of C of any text: what is no letter, digit or underscore becomes an underscore. False: nothing is
- * left. */
-bool hd_c_name(const char *text, char *out, size_t capacity);
+/* Makes a name of C of any text: what is no letter, digit or underscore becomes an underscore. */
+void hd_c_name(const char *text, char *out, size_t capacity);
 bool hd_c_is_name(const char *text); /* and no keyword */
+/* Any text, in a comment: what would be more than words there is an underscore. */
+void hd_c_say_in_comment(hd_c_text *t, const char *text);
 /* The C type that a dtype has in memory: "float", "uint16_t". */
 const char *hd_c_type(hd_dtype dtype);
 /* The same of what it is computed in. */

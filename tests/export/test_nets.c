@@ -72,6 +72,9 @@ static void models_give_the_same_answers(void **state) {
     same_answers(s, HD_SHAPE(13, 20), NULL, "-O3 -fno-tree-vectorize");
     same_answers(s, HD_SHAPE(13, 20), HD_OPTS(hd_export_opts, .goal = HD_EXPORT_SIZE), "-Os");
     same_answers(s, HD_SHAPE(13, 20), HD_OPTS(hd_export_opts, .alignment = 64), "-O2");
+    same_answers(inference(perceptron(), HD_SHAPE(20)), HD_SHAPE(20), NULL, "-O2"); /* one vector, no batch */
+    same_answers(inference(perceptron(), HD_SHAPE(20)), HD_SHAPE(20), HD_OPTS(hd_export_opts, .goal = HD_EXPORT_SIZE),
+                 "-O2");
     same_answers(inference(network_of_images(), HD_SHAPE(3, 1, 8, 8)), HD_SHAPE(3, 1, 8, 8), NULL, "-O2");
 }
 
@@ -193,6 +196,33 @@ static void a_check_that_fails_changes_no_state(void **state) {
     end_nets(&n);
 }
 
+/* An axis without elements has no place for any index, and one of u8 cannot leave an axis of 300: no compiler warns. */
+static void every_index_of_an_empty_axis_is_out_of_range(void **state) {
+    (void)state;
+    HD_SCOPE;
+    nets n;
+    begin_nets(&n);
+    static const hd_dtype dtypes[] = {HD_I64, HD_I8, HD_U8};
+    hd_script *s[6];
+    for (int i = 0; i < 6; ++i) {
+        hd_builder *b = started("empty");
+        hd_tensor *x = hd_input("x", i < 3 ? HD_SHAPE(0, 3) : HD_SHAPE(300, 3), HD_F32),
+                  *at = hd_input("at", HD_SHAPE(2), dtypes[i % 3]);
+        hd_builder_add_output(b, "y", hd_index_select(x, 0, at));
+        if (!add_net(&n, s[i] = built(b), NULL)) fail_msg("%s", hd_error_message());
+    }
+    compile_nets(&n, "");
+    for (int i = 0; i < 6; ++i) {
+        net_run r = net_begin(&n, i);
+        hd_tensor *in[2] = {hd_ones(i < 3 ? HD_SHAPE(0, 3) : HD_SHAPE(300, 3), HD_F32),
+                            hd_cast(HD_TENSOR_I64(HD_SHAPE(2), 0, 100), dtypes[i % 3])},
+                  *y;
+        assert_int_equal(net_call(&r, s[i], in, &y), i < 3 ? 1 : 0);
+        net_end(&r);
+    }
+    end_nets(&n);
+}
+
 static void a_divisor_of_zero_is_a_check(void **state) {
     (void)state;
     HD_SCOPE;
@@ -287,6 +317,129 @@ static void bad_names_are_errors(void **state) {
     assert_error(HD_ERROR_NULL_ARGUMENT, "");
 }
 
+/* Each value is small enough, all of them together are not. */
+static void an_arena_that_no_int_counts_is_an_error(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("large");
+    hd_tensor *x = hd_input("x", HD_SHAPE(20000, 20000), HD_F32), *y = hd_matmul(x, x), *z = hd_matmul(y, y);
+    hd_builder_add_output(b, "sum", hd_sum(hd_matmul(z, y), HD_AXES(), NULL));
+    refuses(built(b), "net", NULL, HD_ERROR_SHAPE, "it takes an arena of 4800000000 bytes");
+}
+
+/* A source that cannot be written leaves the old header, which says what the old source needs. */
+static void both_files_are_written_or_none(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_script *s = named("x", "y", "z");
+    write_bytes(in_folder("net.h"), "old", 3);
+    assert_int_equal(mkdir(in_folder("net.c"), 0700), 0);
+    HD_QUIET;
+    hd_script_export(s, in_folder("net"), NULL);
+    assert_error(HD_ERROR_STATE, "net.c\" is no regular file");
+    const file_bytes left = read_bytes(in_folder("net.h"));
+    assert_int_equal(left.size, 3);
+    free(left.at);
+    assert_int_equal(folder_entries(false), 2);
+}
+
+/* A row of a table is added to what is kept; script, an index, an output and state have the same name. */
+static hd_script *all_called(const char *name) {
+    hd_tensor *kept = hd_zeros(HD_SHAPE(2), HD_F32);
+    hd_builder *b = started(name);
+    hd_builder_add_state(b, name, kept);
+    hd_tensor *table = hd_input("table", HD_SHAPE(2, 2), HD_F32), *at = hd_input(name, HD_SHAPE(2), HD_I64);
+    hd_assign(kept, hd_add(hd_matmul(hd_index_select(table, 0, at), kept), hd_rand(HD_SHAPE(2), HD_F32)));
+    hd_builder_add_output(b, name, kept);
+    return built(b);
+}
+
+/* Names of scripts come from files that others made: in C they are names or words of a comment, and nothing else. */
+static void odd_names_stay_names(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const char *const names[] = {/* %d: the number of the net, as in its prefix */
+                                        "n",
+                                        "i",
+                                        "x0",
+                                        "size_t",
+                                        "uint64_t",
+                                        "INFINITY",
+                                        "NAN",
+                                        "LANES",
+                                        "W_INLINE",
+                                        "c%d",
+                                        "c%d_H",
+                                        "C%d_ARENA",
+                                        "c%d_run",
+                                        "c%d_check_0",
+                                        "c%d_check_1",
+                                        "c%d_kernel_1",
+                                        "NET_NAN",
+                                        "_Bool",
+                                        "and",
+                                        "linux",
+                                        "__LINE__",
+                                        "INT32_MAX",
+                                        "NULL",
+                                        "1 */ int bad; /*",
+                                        "\xe2\x80\xae",
+                                        "a\nb\\",
+                                        "?"
+                                        "?/\n"};
+    enum { COUNT = sizeof names / sizeof names[0] };
+    nets n;
+    hd_script *s[COUNT];
+    begin_nets(&n);
+    for (int i = 0; i < COUNT; ++i) {
+        char name[64], path[32];
+        const char *number = strstr(names[i], "%d");
+        if (number == NULL)
+            snprintf(name, sizeof name, "%s", names[i]);
+        else
+            snprintf(name, sizeof name, "%.1s%d%s", names[i], i, number + 2);
+        if (!add_net(&n, s[i] = all_called(name), NULL)) fail_msg("\"%s\": %s", name, hd_error_message());
+        snprintf(path, sizeof path, "c%d.h", i);
+        if (file_says(in_folder(path), "*/ int bad")) fail_msg("a name became code");
+    }
+    compile_nets(&n, "");
+    for (int i = 0; i < COUNT; ++i) {
+        net_run r = net_begin(&n, i);
+        hd_tensor *in[2] = {HD_TENSOR_F32(HD_SHAPE(2, 2), 1, 2, 3, 4), HD_TENSOR_I64(HD_SHAPE(2), 1, 0)}, *y;
+        assert_int_equal(net_call(&r, s[i], in, &y), 0);
+        if (hd_item(hd_sum(y, HD_AXES(), NULL)) <= 0) fail_msg("\"%s\" gives nothing", names[i]);
+        net_end(&r);
+    }
+    end_nets(&n);
+}
+
+/* y_out, but where that is another's name; and names of state, however long and alike, are words of a comment. */
+static void names_that_meet_are_told_apart(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *kept[2] = {hd_zeros(HD_SHAPE(2), HD_F32), hd_zeros(HD_SHAPE(2), HD_F32)};
+    char name[2][128];
+    hd_builder *b = started("meeting");
+    for (int i = 0; i < 2; ++i) {
+        snprintf(name[i], sizeof name[i], "%0100d%s", 7, i == 0 ? ".a" : "_a");
+        hd_builder_add_state(b, name[i], kept[i]);
+    }
+    hd_tensor *other = hd_input("y_out", HD_SHAPE(2), HD_F32), *y = hd_input("y", HD_SHAPE(2), HD_F32);
+    for (int i = 0; i < 2; ++i) hd_add_(kept[i], y);
+    hd_builder_add_output(b, "y", hd_add(y, other));
+    hd_script *s = built(b);
+    nets n;
+    compile_one(&n, s, NULL);
+    end_nets(&n);
+    refuses(named("y", "x", "z"), "net", HD_OPTS(hd_export_opts, .function = "kernel_0"), HD_ERROR_VALUE,
+            "another function");
+    refuses(named("y", "x", "z"), "net", HD_OPTS(hd_export_opts, .function = "c0"), HD_ERROR_VALUE, "a constant");
+    refuses(named("y", "x", "z"), "size_t", NULL, HD_ERROR_VALUE, "a name of C");
+    refuses(named("y", "x", "z"), "a\"b", HD_OPTS(hd_export_opts, .prefix = "net"), HD_ERROR_VALUE, "included");
+    snprintf(name[0], sizeof name[0], "%0100d", 7);
+    refuses(named("y", name[0], "z"), "net", NULL, HD_ERROR_VALUE, "100 bytes");
+}
+
 static void all_that_c_lacks_is_named_at_once(void **state) {
     (void)state;
     HD_SCOPE;
@@ -351,9 +504,14 @@ int main(void) {
                                        TEST(training_steps_are_the_same_steps),
                                        TEST(a_learning_rate_may_be_set),
                                        TEST(a_check_that_fails_changes_no_state),
+                                       TEST(every_index_of_an_empty_axis_is_out_of_range),
                                        TEST(a_divisor_of_zero_is_a_check),
                                        TEST(all_dtypes_pass),
                                        TEST(bad_names_are_errors),
+                                       TEST(an_arena_that_no_int_counts_is_an_error),
+                                       TEST(both_files_are_written_or_none),
+                                       TEST(odd_names_stay_names),
+                                       TEST(names_that_meet_are_told_apart),
                                        TEST(all_that_c_lacks_is_named_at_once),
                                        TEST(the_arena_is_no_larger_than_needed),
                                        TEST(every_allocation_may_fail)};

@@ -17,5 +17,6 @@ refuses() { # text, arguments
 refuses usage
 refuses usage --prefix
 refuses usage --nothing "$script" "$work/net"
+refuses "alignment" --align 16x "$script" "$work/net"
 refuses "a name of C" "$script" "$work/9"
 refuses "cannot be opened" "$work/absent.hoduscript" "$work/net"
