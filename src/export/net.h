@@ -50,7 +50,7 @@ typedef struct hd_net {
     size_t arena_bytes, state_bytes;
     size_t *cell_at; /* of each cell: where it is in the state; SIZE_MAX: it never changes, and is a constant */
     char (*inputs)[80], (*outputs)[80]; /* names of C */
-    hd_storage *const *cells;                              /* the script's */
+    hd_storage *const *cells;           /* the script's */
     bool *constant_said, *cell_said;
     hd_net_saved *saved;
     uint32_t saved_count;
