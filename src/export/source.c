@@ -145,10 +145,10 @@ static hd_error render_kernel(hd_net *net, const hd_native *n, const hd_known *k
     const size_t length = hd_render_kernel_plain(&n->shape, known, "f", NULL, 0);
     char *text = length == 0 ? NULL : hd_array_resize(NULL, length + 1);
     if (text == NULL) return no_memory();
-    hd_render_kernel_plain(&n->shape, known, "f", text, length + 1);
-    hd_c_text_say(body, "%s", strchr(text, '('));
+    const bool is_there = hd_render_kernel_plain(&n->shape, known, "f", text, length + 1) > 0;
+    if (is_there) hd_c_text_say(body, "%s", strchr(text, '('));
     hd_array_release(text);
-    return HD_OK;
+    return is_there ? HD_OK : no_memory();
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */

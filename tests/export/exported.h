@@ -108,7 +108,9 @@ static inline void compile_nets(nets *n, const char *options) {
     char command[2048], path[320];
     fclose(n->wrapper);
     snprintf(command, sizeof command,
-             "cd '%s' && ${CC:-cc} -std=c99 -ffreestanding -Wall -Wextra -Wpedantic -Werror -O1 %s %s -fPIC -c c*.c && "
+             "cd '%s' && printf '%%s\\n' c*.c | xargs -P 2 -n 8 ${CC:-cc} -std=c99 -ffreestanding -Wall -Wextra "
+             "-Wpedantic -Werror "
+             "-O1 %s %s -fPIC -c && "
              "${CC:-cc} -w -O1 -fPIC -c wrapper.c && ${CC:-cc} -shared %s -o nets.so *.o -lm",
              folder, NET_CHECKS, options, NET_CHECKS);
     if (system(command) != 0) fail_msg("the exported C does not compile: %s", folder);
