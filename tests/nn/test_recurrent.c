@@ -126,7 +126,7 @@ static void run_some(void) {
 }
 static void any_allocation_may_fail(void **state) {
     (void)state;
-    each_allocation_fails(run_some, 5000);
+    each_allocation_fails(run_some, 20000);
 }
 
 static void bad_arguments(void **state) {
