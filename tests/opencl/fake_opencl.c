@@ -1,5 +1,6 @@
 /* A driver of OpenCL's that fails when it is told to, for test_faults.c. Its memory is the host's; its programs are
- * their text, and have one kernel, "move", which moves bytes from its first buffer to its second. */
+ * their text, and have one kernel, "move", which moves bytes from its first buffer to its second. Copies with the host
+ * that do not block are done as late as they may be: when somebody waits, or before the next command that blocks. */
 #include "opencl/fake_opencl.h"
 #include "device/opencl/opencl.h"
 
@@ -31,7 +32,7 @@ struct hd_cl_queue {
     int unused;
 };
 struct hd_cl_memory {
-    size_t bytes;
+    size_t bytes, taken; /* taken: of the device's memory */
     unsigned char data[];
 };
 struct hd_cl_program {
@@ -51,8 +52,9 @@ struct hd_cl_event {
 /* ---- failing ----------------------------------------------------------------------------------------------------- */
 static int32_t fails(const char *function) {
     fake_opencl *f = &fake_opencl_now;
-    const bool now = f->calls++ == f->fail_at || (f->times > 0 && strcmp(f->fail_in, function) == 0);
-    if (now && f->fail_in != NULL && f->times > 0) f->times--;
+    const bool named = f->times > 0 && strcmp(f->fail_in, function) == 0 && f->skip-- <= 0;
+    const bool now = f->calls++ == f->fail_at || named;
+    if (named) f->times--;
     return now ? f->status : 0;
 }
 static int32_t command_fails(const char *function) {
@@ -82,6 +84,27 @@ static void *made(size_t bytes) {
 static void gone(void *object) {
     fake_opencl_now.objects--;
     free(object);
+}
+
+/* ---- copies that do not block ------------------------------------------------------------------------------------ */
+static struct {
+    struct {
+        void *to;
+        const void *from;
+        size_t bytes;
+    } of[64];
+    int count;
+} late;
+static void do_late(void) {
+    for (int i = 0; i < late.count; ++i) memcpy(late.of[i].to, late.of[i].from, late.of[i].bytes);
+    late.count = 0;
+}
+static void copy_late(void *to, const void *from, size_t bytes, hd_cl_event **event) {
+    if (late.count == 64) do_late();
+    late.of[late.count].to = to;
+    late.of[late.count].from = from;
+    late.of[late.count++].bytes = bytes;
+    *event = made(sizeof(hd_cl_event));
 }
 static int32_t give(const void *value, size_t size, size_t capacity, void *out, size_t *bytes) {
     if (bytes != NULL) *bytes = size;
@@ -148,7 +171,7 @@ int32_t clGetDeviceInfo(hd_cl_device *device, uint32_t what, size_t capacity, vo
     FAIL("clGetDeviceInfo");
     snprintf(name, sizeof name, "  fake device %d ", device->number);
     const uint64_t memory = fake_opencl_now.memory, half = memory / 2, local = 32768, no_f64 = 0;
-    const uint32_t units = 7, warp = 32;
+    const uint32_t units = 7, warp = 32, unified = strcmp(wish(), "unified") == 0;
     const size_t group = 256, arguments = 1024;
     switch (what) {
     case HD_CL_DEVICE_NAME: return give_text(name, capacity, out, bytes);
@@ -160,6 +183,7 @@ int32_t clGetDeviceInfo(hd_cl_device *device, uint32_t what, size_t capacity, vo
     case HD_CL_DEVICE_MEMORY: return give(&memory, sizeof memory, capacity, out, bytes);
     case HD_CL_DEVICE_BLOCK_MOST: return give(&half, sizeof half, capacity, out, bytes);
     case HD_CL_DEVICE_LOCAL_MEMORY: return give(&local, sizeof local, capacity, out, bytes);
+    case HD_CL_DEVICE_UNIFIED: return give(&unified, sizeof unified, capacity, out, bytes);
     case HD_CL_DEVICE_F64: return give(&no_f64, sizeof no_f64, capacity, out, bytes);
     case HD_CL_DEVICE_UNITS: return give(&units, sizeof units, capacity, out, bytes);
     case HD_CL_DEVICE_WARP: return give(&warp, sizeof warp, capacity, out, bytes);
@@ -195,6 +219,13 @@ SHOWN int32_t clFinish(hd_cl_queue *queue);
 int32_t clFinish(hd_cl_queue *queue) {
     (void)queue;
     FAIL_COMMAND("clFinish");
+    do_late();
+    return 0;
+}
+SHOWN int32_t clFlush(hd_cl_queue *queue);
+int32_t clFlush(hd_cl_queue *queue) {
+    (void)queue;
+    FAIL_COMMAND("clFlush");
     return 0;
 }
 SHOWN int32_t clEnqueueMarkerWithWaitList(hd_cl_queue *queue, uint32_t wait_count, hd_cl_event *const *wait,
@@ -210,6 +241,7 @@ SHOWN int32_t clWaitForEvents(uint32_t count, hd_cl_event *const *events);
 int32_t clWaitForEvents(uint32_t count, hd_cl_event *const *events) {
     (void)count, (void)events;
     FAIL_COMMAND("clWaitForEvents");
+    do_late();
     return 0;
 }
 SHOWN int32_t clGetEventProfilingInfo(hd_cl_event *event, uint32_t what, size_t capacity, void *out, size_t *bytes);
@@ -228,31 +260,52 @@ int32_t clReleaseEvent(hd_cl_event *event) {
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 SHOWN hd_cl_memory *clCreateBuffer(hd_cl_context *context, uint64_t flags, size_t bytes, void *host, int32_t *status);
 hd_cl_memory *clCreateBuffer(hd_cl_context *context, uint64_t flags, size_t bytes, void *host, int32_t *status) {
-    (void)context, (void)flags, (void)host;
+    (void)context, (void)host;
     FAIL_NEW("clCreateBuffer");
-    if (bytes > fake_opencl_now.memory - fake_opencl_now.memory_used) {
+    const size_t taken = (flags & HD_CL_PINNED) != 0 ? 0 : bytes;
+    if (taken > fake_opencl_now.memory - fake_opencl_now.memory_used) {
         *status = HD_CL_MEM_OBJECT_ALLOCATION_FAILURE;
         return NULL;
     }
     hd_cl_memory *m = made(sizeof *m + bytes);
     m->bytes = bytes;
-    fake_opencl_now.memory_used += bytes;
+    m->taken = taken;
+    fake_opencl_now.memory_used += taken;
     return m;
 }
 SHOWN int32_t clReleaseMemObject(hd_cl_memory *memory);
 int32_t clReleaseMemObject(hd_cl_memory *memory) {
-    fake_opencl_now.memory_used -= memory->bytes;
+    do_late(); /* which may need it */
+    fake_opencl_now.memory_used -= memory->taken;
     gone(memory);
     return fails("clReleaseMemObject");
+}
+SHOWN void *clEnqueueMapBuffer(hd_cl_queue *queue, hd_cl_memory *memory, uint32_t blocking, uint64_t flags,
+                               size_t offset, size_t bytes, uint32_t wait_count, hd_cl_event *const *wait,
+                               hd_cl_event **event, int32_t *status);
+void *clEnqueueMapBuffer(hd_cl_queue *queue, hd_cl_memory *memory, uint32_t blocking, uint64_t flags, size_t offset,
+                         size_t bytes, uint32_t wait_count, hd_cl_event *const *wait, hd_cl_event **event,
+                         int32_t *status) {
+    (void)queue, (void)wait_count, (void)wait, (void)event;
+    FAIL_NEW("clEnqueueMapBuffer");
+    *status = fake_opencl_now.lost;
+    if (*status == 0 && (blocking == 0 || flags != HD_CL_MAP_BOTH || offset + bytes > memory->bytes))
+        *status = HD_CL_INVALID_VALUE;
+    return *status == 0 ? memory->data + offset : NULL;
 }
 SHOWN int32_t clEnqueueReadBuffer(hd_cl_queue *queue, hd_cl_memory *memory, uint32_t blocking, size_t offset,
                                   size_t bytes, void *out, uint32_t wait_count, hd_cl_event *const *wait,
                                   hd_cl_event **event);
 int32_t clEnqueueReadBuffer(hd_cl_queue *queue, hd_cl_memory *memory, uint32_t blocking, size_t offset, size_t bytes,
                             void *out, uint32_t wait_count, hd_cl_event *const *wait, hd_cl_event **event) {
-    (void)queue, (void)wait_count, (void)wait, (void)event;
+    (void)queue, (void)wait_count, (void)wait;
     FAIL_COMMAND("clEnqueueReadBuffer");
-    if (blocking == 0 || offset + bytes > memory->bytes) return HD_CL_INVALID_VALUE;
+    if (offset + bytes > memory->bytes || (blocking == 0) != (event != NULL)) return HD_CL_INVALID_VALUE;
+    if (blocking == 0) {
+        copy_late(out, memory->data + offset, bytes, event);
+        return 0;
+    }
+    do_late();
     memcpy(out, memory->data + offset, bytes);
     return 0;
 }
@@ -261,9 +314,14 @@ SHOWN int32_t clEnqueueWriteBuffer(hd_cl_queue *queue, hd_cl_memory *memory, uin
                                    hd_cl_event **event);
 int32_t clEnqueueWriteBuffer(hd_cl_queue *queue, hd_cl_memory *memory, uint32_t blocking, size_t offset, size_t bytes,
                              const void *from, uint32_t wait_count, hd_cl_event *const *wait, hd_cl_event **event) {
-    (void)queue, (void)wait_count, (void)wait, (void)event;
+    (void)queue, (void)wait_count, (void)wait;
     FAIL_COMMAND("clEnqueueWriteBuffer");
-    if (blocking == 0 || offset + bytes > memory->bytes) return HD_CL_INVALID_VALUE;
+    if (offset + bytes > memory->bytes || (blocking == 0) != (event != NULL)) return HD_CL_INVALID_VALUE;
+    if (blocking == 0) {
+        copy_late(memory->data + offset, from, bytes, event);
+        return 0;
+    }
+    do_late();
     memcpy(memory->data + offset, from, bytes);
     return 0;
 }
@@ -276,6 +334,7 @@ int32_t clEnqueueCopyBuffer(hd_cl_queue *queue, hd_cl_memory *from, hd_cl_memory
     (void)queue, (void)wait_count, (void)wait, (void)event;
     FAIL_COMMAND("clEnqueueCopyBuffer");
     if (from_offset + bytes > from->bytes || to_offset + bytes > to->bytes) return HD_CL_INVALID_VALUE;
+    do_late();
     if (from == to && from_offset < to_offset + bytes && to_offset < from_offset + bytes) return HD_CL_MEM_COPY_OVERLAP;
     memcpy(to->data + to_offset, from->data + from_offset, bytes);
     return 0;
@@ -288,6 +347,7 @@ int32_t clEnqueueFillBuffer(hd_cl_queue *queue, hd_cl_memory *memory, const void
     (void)queue, (void)wait_count, (void)wait, (void)event;
     FAIL_COMMAND("clEnqueueFillBuffer");
     if (offset % size != 0 || bytes % size != 0 || offset + bytes > memory->bytes) return HD_CL_INVALID_VALUE;
+    do_late();
     for (size_t i = 0; i < bytes; i += size) memcpy(memory->data + offset + i, element, size);
     return 0;
 }
@@ -391,6 +451,7 @@ int32_t clEnqueueNDRangeKernel(hd_cl_queue *queue, hd_cl_kernel *kernel, uint32_
                                hd_cl_event **event) {
     (void)queue, (void)dimensions, (void)first, (void)all, (void)group, (void)wait_count, (void)wait;
     FAIL_COMMAND("clEnqueueNDRangeKernel");
+    do_late();
     memmove(kernel->buffers[1]->data + kernel->arguments.to, kernel->buffers[0]->data + kernel->arguments.from,
             (size_t)kernel->arguments.count);
     if (event != NULL) *event = made(sizeof(hd_cl_event));

@@ -7,14 +7,14 @@
 
 typedef struct fake_opencl {
     int64_t fail_at;            /* the call with this number fails with `status`; -1: none */
-    const char *fail_in;        /* so do the next `times` calls of this function */
-    int times;                  /* of fail_in */
+    const char *fail_in;        /* so do `times` calls of this function, after `skip` that do not */
+    int times, skip;            /* of fail_in */
     int32_t status, lost;       /* lost: what every command gives; 0: the device is there */
     int64_t calls;              /* so far */
     int64_t objects;            /* that live */
     size_t memory, memory_used; /* bytes: all there is, and what buffers have */
 } fake_opencl;
 /* The library's own is `fake_opencl_now`. Of FAKE_OPENCL in the environment, it takes the numbers of platforms and of
- * devices of each ("1 2"), or a word: none, broken, old. */
+ * devices of each ("1 2"), or a word: none, broken, old, unified. */
 
 #endif

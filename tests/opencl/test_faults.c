@@ -114,7 +114,7 @@ static hd_address there(const hd_block *b, size_t offset) {
 static hd_address here(const void *memory) { return (hd_address){hd_cpu(), (void *)(uintptr_t)memory}; }
 
 typedef struct everything {
-    hd_block *a, *b, *elsewhere;
+    hd_block *a, *b, *elsewhere, *large;
     hd_gpu_program *program;
     void *object;
     char got[64];
@@ -154,8 +154,24 @@ static hd_error use_program(everything *e) {
     return gpu->launch(0, &l);
 }
 
+/* More than four stages hold, there and back. */
+static hd_error use_stages(hd_thread *thread, everything *e) {
+    enum { STAGE = 5000, BYTES = 6 * STAGE + 77 };
+    static unsigned char out[BYTES], in[BYTES];
+    hd_opencl_device *d = hd_opencl_device_at(0);
+    if (d == NULL) return hd_error_code();
+    d->staging.stage_bytes = STAGE;
+    for (int i = 0; i < BYTES; ++i) out[i] = (unsigned char)(i * 31 + i / STAGE), in[i] = 0;
+    if ((e->large = cl->allocate(thread, 0, BYTES + 9)) == NULL) return hd_error_code();
+    HD_TRY(cl->copy(thread, there(e->large, 9), here(out), BYTES));
+    HD_TRY(cl->copy(thread, here(in), there(e->large, 9), BYTES));
+    require(memcmp(out, in, BYTES) == 0);
+    return HD_OK;
+}
+
 static hd_error use_all(hd_thread *thread, everything *e) {
     HD_TRY(use_memory(thread, e));
+    HD_TRY(use_stages(thread, e));
     HD_TRY(use_program(e));
     HD_TRY(cl->copy(thread, here(e->got), there(e->a, 30), 20));
     return cl->synchronize(thread, 0);
@@ -171,9 +187,18 @@ static hd_error do_all(void) {
     if (e.a != NULL) hd_block_release(thread, e.a);
     if (e.b != NULL) hd_block_release(thread, e.b);
     if (e.elsewhere != NULL) hd_block_release(thread, e.elsewhere);
+    if (e.large != NULL) hd_block_release(thread, e.large);
     if (e.program != NULL) gpu->unload(e.program);
     free(e.object);
     return status;
+}
+
+/* What the stages of a device keep: memory, and events of copies that nobody has waited for. */
+static int64_t kept_by_stages(int index) {
+    const hd_staging *s = &hd_opencl_device_at(index)->staging;
+    int64_t kept = 0;
+    for (int i = 0; i < HD_STAGES; ++i) kept += (s->stages[i].object != NULL) + (s->stages[i].copied != NULL);
+    return kept;
 }
 
 static void nothing_is_left(void) {
@@ -210,7 +235,7 @@ static void one_call_fails(const void *context) {
     }
     if (is_lost || never_listed) return;
     nothing_is_left();
-    require(fake->objects == 4 && fake->memory_used == 0); /* two contexts, two queues */
+    require(fake->objects == 4 + kept_by_stages(0) && fake->memory_used == 0); /* two contexts, two queues */
 }
 
 static int64_t calls_of_all;
@@ -230,7 +255,7 @@ static void any_call_may_fail(void **state) {
     assert_int_equal(read(ends[0], &calls_of_all, sizeof calls_of_all), sizeof calls_of_all);
     close(ends[0]);
     close(ends[1]);
-    assert_true(calls_of_all > 50 && calls_of_all < 200);
+    assert_true(calls_of_all > 100 && calls_of_all < 250);
     for (int s = 0; s < 4; ++s)
         for (int64_t at = 0; at < calls_of_all; ++at) in_child(one_call_fails, &(fault){at, statuses[s]});
 }
@@ -249,7 +274,7 @@ static void allocations_fail(const void *nothing) {
         hd_error_clear();
     }
     nothing_is_left();
-    require(fake->objects == 4);
+    require(fake->objects == 4 + kept_by_stages(0));
 }
 static void any_allocation_may_fail(void **state) {
     (void)state;
@@ -320,6 +345,129 @@ static void memory_that_runs_out_is_an_error(void **state) {
     (void)state;
     in_child(what_is_cached_makes_room, NULL);
     in_child(a_command_makes_room, NULL);
+}
+
+/* ---- pinned memory ----------------------------------------------------------------------------------------------- */
+enum { STAGE = 8192, IN_ALL = 9 * STAGE + 1 };
+static void bytes_come_back(hd_thread *thread, const hd_block *a) {
+    static unsigned char out[IN_ALL], in[IN_ALL];
+    for (int round = 0; round < 3; ++round) {
+        for (int i = 0; i < IN_ALL; ++i) out[i] = (unsigned char)(i * 7 + i / STAGE + round);
+        require(cl->copy(thread, there(a, 1), here(out), IN_ALL) == HD_OK);
+        memset(in, 0, IN_ALL);
+        require(cl->copy(thread, here(in), there(a, 1), IN_ALL) == HD_OK);
+        require(memcmp(out, in, IN_ALL) == 0);
+    }
+}
+/* So many stages a driver gives whose `function` refuses from then on. */
+typedef struct refusal {
+    const char *function;
+    int given;
+} refusal;
+static void refuses(const void *context) {
+    const refusal *r = context;
+    hd_thread *thread = hd_thread_self();
+    with_driver(FAKE_OPENCL, "1 1");
+    hd_opencl_device *d = hd_opencl_device_at(0);
+    hd_block *a = cl->allocate(thread, 0, IN_ALL + 1);
+    d->staging.stage_bytes = STAGE;
+    fake->status = HD_CL_OUT_OF_HOST_MEMORY;
+    fake->fail_in = r->function;
+    fake->skip = r->given;
+    fake->times = 100;
+    const int64_t before = fake->objects;
+    bytes_come_back(thread, a);
+    require(fake->times == (r->given < HD_STAGES ? 99 : 100)); /* it is asked once */
+    require(atomic_load(&d->stages) == (r->given > 0 ? HD_OPENCL_STAGES_MADE : HD_OPENCL_STAGES_REFUSED));
+    require(r->given == 0 ? fake->objects == before : d->staging.count == r->given);
+    require(fake->objects - before == kept_by_stages(0));
+    hd_block_release(thread, a);
+}
+static void a_driver_may_refuse_pinned_memory(void **state) {
+    (void)state;
+    for (int given = 0; given <= HD_STAGES; ++given) {
+        in_child(refuses, &(refusal){"clCreateBuffer", given});
+        in_child(refuses, &(refusal){"clEnqueueMapBuffer", given});
+    }
+}
+
+static void copies_plainly(const void *nothing) {
+    (void)nothing;
+    hd_thread *thread = hd_thread_self();
+    with_driver(FAKE_OPENCL, "unified");
+    hd_block *a = cl->allocate(thread, 0, IN_ALL + 1);
+    const int64_t objects = fake->objects, calls = fake->calls;
+    bytes_come_back(thread, a);
+    require(fake->objects == objects && fake->calls == calls + 6);
+    hd_block_release(thread, a);
+}
+static void small_copies_are_plain(const void *nothing) {
+    (void)nothing;
+    char bytes[4096];
+    hd_thread *thread = hd_thread_self();
+    with_driver(FAKE_OPENCL, "1 1");
+    hd_block *a = cl->allocate(thread, 0, 8192);
+    const int64_t calls = fake->calls;
+    require(cl->copy(thread, there(a, 0), here(bytes), 4096) == HD_OK);
+    require(cl->copy(thread, here(bytes), there(a, 0), 4096) == HD_OK);
+    require(fake->calls == calls + 2);
+    hd_block_release(thread, a);
+}
+static void copies_need_no_stages_where_memory_is_shared(void **state) {
+    (void)state;
+    in_child(copies_plainly, NULL);
+    in_child(small_copies_are_plain, NULL);
+}
+
+/* The device is lost while parts are under way: an error, also of all later copies. */
+static void lost_under_way(const void *context) {
+    const char *function = context;
+    static unsigned char bytes[IN_ALL];
+    hd_thread *thread = hd_thread_self();
+    with_driver(FAKE_OPENCL, "1 1");
+    hd_block *a = cl->allocate(thread, 0, IN_ALL + 1);
+    hd_opencl_device_at(0)->staging.stage_bytes = STAGE;
+    bytes_come_back(thread, a);
+    fake->fail_in = function;
+    fake->times = 1;
+    fake->status = fake->lost = HD_CL_OUT_OF_RESOURCES;
+    require(cl->copy(thread, here(bytes), there(a, 0), IN_ALL) != HD_OK);
+    require_error(HD_ERROR_DEVICE, "opencl:0 is lost, with all that was in its memory");
+    require(cl->copy(thread, there(a, 0), here(bytes), IN_ALL) != HD_OK);
+    require_error(HD_ERROR_DEVICE, "opencl:0 is lost");
+    hd_block_release(thread, a);
+}
+/* A part that fails is an error; the next copy has right bytes, whatever was under way. */
+static void fails_under_way(const void *context) {
+    const char *function = context;
+    static unsigned char bytes[IN_ALL];
+    hd_thread *thread = hd_thread_self();
+    with_driver(FAKE_OPENCL, "1 1");
+    hd_block *a = cl->allocate(thread, 0, IN_ALL + 1);
+    hd_opencl_device_at(0)->staging.stage_bytes = STAGE;
+    for (int skip = 0; skip < 9; ++skip)
+        for (int back = 0; back < 2; ++back) {
+            fake->fail_in = function;
+            fake->skip = skip;
+            fake->times = 1;
+            fake->status = HD_CL_INVALID_VALUE;
+            memset(bytes, skip, IN_ALL);
+            const hd_error status = back ? cl->copy(thread, here(bytes), there(a, 0), IN_ALL)
+                                         : cl->copy(thread, there(a, 0), here(bytes), IN_ALL);
+            require((status == HD_OK) == (fake->times == 1));
+            if (status != HD_OK) require_error(HD_ERROR_DEVICE, function);
+            fake->times = 0;
+            bytes_come_back(thread, a);
+        }
+    hd_block_release(thread, a);
+}
+static void copies_may_fail_under_way(void **state) {
+    (void)state;
+    static const char *const functions[] = {"clEnqueueReadBuffer", "clEnqueueWriteBuffer", "clFlush",
+                                            "clWaitForEvents"};
+    for (int i = 0; i < 4; ++i) in_child(fails_under_way, functions[i]);
+    in_child(lost_under_way, "clEnqueueReadBuffer");
+    in_child(lost_under_way, "clWaitForEvents");
 }
 
 /* ---- devices that are lost --------------------------------------------------------------------------------------- */
@@ -445,5 +593,7 @@ static void commands_do_not_pile_up(void **state) {
 }
 
 RUN(test(a_missing_device_says_why), test(devices_of_all_platforms_are_listed), test(any_call_may_fail),
-    test(any_allocation_may_fail), test(memory_has_figures_and_limits), test(memory_that_runs_out_is_an_error),
+    test(any_allocation_may_fail), test(a_driver_may_refuse_pinned_memory),
+    test(copies_need_no_stages_where_memory_is_shared), test(copies_may_fail_under_way),
+    test(memory_has_figures_and_limits), test(memory_that_runs_out_is_an_error),
     test(a_lost_device_says_so_from_then_on), test(bad_programs_are_errors), test(commands_do_not_pile_up))

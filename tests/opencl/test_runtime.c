@@ -56,9 +56,8 @@ static void a_device_describes_itself(void **state) {
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
-static void bytes_go_there_and_come_back(void **state) {
-    (void)state;
-    static const size_t sizes[] = {1, 3, 64, 65, 1000, 4096, 100003, (size_t)5 << 20};
+static void bytes_come_back(void) {
+    static const size_t sizes[] = {1, 3, 64, 65, 1000, 4096, 4097, 100003, (size_t)1 << 20, (size_t)7 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
         const size_t bytes = sizes[i];
         unsigned char *out = malloc(bytes), *in = calloc(1, bytes);
@@ -76,6 +75,21 @@ static void bytes_go_there_and_come_back(void **state) {
         free(in);
     }
     assert_ok();
+}
+static void bytes_go_there_and_come_back(void **state) {
+    (void)state;
+    bytes_come_back();
+}
+/* PoCL shares the host's memory, and would do without. */
+static void bytes_go_through_pinned_memory(void **state) {
+    (void)state;
+    hd_opencl_device *d = hd_opencl_device_at(0);
+    const bool shares = d->shares_memory;
+    d->shares_memory = false;
+    bytes_come_back();
+    assert_int_equal(atomic_load(&d->stages), HD_OPENCL_STAGES_MADE);
+    assert_int_equal(d->staging.count, HD_STAGES);
+    d->shares_memory = shares;
 }
 
 static void addresses_may_lie_inside_of_blocks(void **state) {
@@ -486,6 +500,41 @@ static void many_threads_use_one_device(void **state) {
     assert_int_equal(hd_opencl_device_at(0)->heap.used_bytes, 0);
 }
 
+/* Large copies of several threads at once, each through the same stages. */
+static void *copies_much(void *number) {
+    enum { BYTES = (3 << 20) + 5 };
+    const unsigned char mark = (unsigned char)(intptr_t)number;
+    unsigned char *bytes = malloc(BYTES);
+    hd_block *a = cl->allocate(hd_thread_self(), 0, BYTES);
+    const char *why = a == NULL || bytes == NULL ? "no memory" : NULL;
+    for (int turn = 0; turn < 8 && why == NULL; ++turn) {
+        for (size_t i = 0; i < BYTES; ++i) bytes[i] = (unsigned char)(i * 3 + (i >> 20) + mark);
+        if (copy(there(a, 0), here(bytes), BYTES) != HD_OK) why = "an error";
+        memset(bytes, 0, BYTES);
+        if (copy(here(bytes), there(a, 0), BYTES) != HD_OK) why = "an error";
+        for (size_t i = 0; i < BYTES && why == NULL; ++i)
+            if (bytes[i] != (unsigned char)(i * 3 + (i >> 20) + mark)) why = "a wrong byte";
+    }
+    if (a != NULL) release(a);
+    free(bytes);
+    return (void *)(uintptr_t)why;
+}
+static void many_threads_copy_through_pinned_memory(void **state) {
+    (void)state;
+    pthread_t threads[4];
+    hd_opencl_device *d = hd_opencl_device_at(0);
+    const bool shares = d->shares_memory;
+    d->shares_memory = false;
+    for (int t = 0; t < 4; ++t)
+        assert_int_equal(pthread_create(&threads[t], NULL, copies_much, (void *)(intptr_t)(t * 50)), 0);
+    for (int t = 0; t < 4; ++t) {
+        void *why = NULL;
+        assert_int_equal(pthread_join(threads[t], &why), 0);
+        if (why != NULL) fail_msg("%s", (const char *)why);
+    }
+    d->shares_memory = shares;
+}
+
 static size_t resident_bytes(void) {
     long pages = 0, ignored;
     FILE *file = fopen("/proc/self/statm", "r");
@@ -599,12 +648,17 @@ static struct {
     hd_block *block;
 } kept;
 static int exit_in_flight(void) {
+    enum { BYTES = 3 << 20 };
+    static char bytes[BYTES];
+    hd_opencl_device_at(0)->shares_memory = false;
     kept.program = program_on(0);
     kept.block = block_of(0, 64);
     hd_gpu_function *f = gpu->function(kept.program, "slow");
     void *address = kept.block->address;
     for (int i = 0; i < 20; ++i)
         require(launch_scale(0, f, address, address, (arguments){.count = 1, .turns = 20000}, NULL) == HD_OK);
+    hd_block *large = block_of(0, BYTES);
+    require(copy(there(large, 0), here(bytes), BYTES) == HD_OK); /* through pinned memory, behind all of these */
     return 0; /* main does, with all of it under way, and nothing released */
 }
 /* Registered before OpenCL was opened, and so called after it ended. */
@@ -695,6 +749,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {test(a_device_describes_itself),
 
                                        test(bytes_go_there_and_come_back),
+                                       test(bytes_go_through_pinned_memory),
                                        test(addresses_may_lie_inside_of_blocks),
                                        test(memory_is_filled),
                                        test(nothing_is_fine),
@@ -711,6 +766,7 @@ int main(int argc, char **argv) {
                                        test(text_that_cannot_be_saved_is_an_error_all_the_same),
                                        test(broken_objects_are_errors),
                                        test(many_threads_use_one_device),
+                                       test(many_threads_copy_through_pinned_memory),
                                        test(launches_take_no_memory),
                                        test(a_forked_child_gets_errors),
                                        test(a_process_may_end_with_work_under_way),

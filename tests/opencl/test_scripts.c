@@ -205,9 +205,10 @@ static void many_runs_leave_nothing(void **state) {
     HD_SCOPE;
     const training t = new_training(there(), HD_O2);
     run_step(&t);
-    const int64_t objects = hd_live_objects();
-    for (int i = 0; i < (in_full() ? 10000 : 300); ++i) run_step(&t);
+    const int64_t objects = hd_live_objects(), bytes = hd_device_memory(there()).live_bytes;
+    for (int i = 0; i < 10000 / (int)slow_step(10); ++i) run_step(&t);
     assert_int_equal(hd_live_objects(), objects);
+    assert_int_equal(hd_device_memory(there()).live_bytes, bytes);
     assert_ok();
     bool failed = true;
     for (int64_t n = 0; failed; ++n) {

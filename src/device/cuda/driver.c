@@ -93,6 +93,7 @@ static void list(void) {
         pthread_mutex_init(&d->lock, NULL);
         pthread_mutex_init(&d->timing, NULL);
         hd_cuda_begin_heap(d);
+        hd_cuda_begin_staging(d);
         gpus.count = i + 1;
     }
     hd_cuda_before_exit(wait_for_all);
@@ -132,7 +133,6 @@ static hd_error make_stream(hd_cuda_device *d) {
     HD_TRY(hd_cuda_check(d, hd_cu.context_set(d->context), "cuCtxSetCurrent"));
     if (d->begin == NULL) HD_TRY(hd_cuda_check(d, hd_cu.event_new(&d->begin, 0), "cuEventCreate"));
     if (d->end == NULL) HD_TRY(hd_cuda_check(d, hd_cu.event_new(&d->end, 0), "cuEventCreate"));
-    if (d->staging == NULL) HD_TRY(hd_cuda_begin_staging(d));
     return hd_cuda_check(d, hd_cu.stream_new(&d->stream, HD_CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
 

@@ -5,11 +5,11 @@
 #include "device/cuda/list.h"
 #include "device/gpu.h"
 #include "device/heap.h"
+#include "device/staging.h"
 
 #include <pthread.h>
 
-typedef struct hd_cuda_staging hd_cuda_staging; /* pinned memory that copies go through: memory.c */
-typedef struct hd_cuda_blas hd_cuda_blas;       /* cuBLASLt's handle and what is known of products: blas.c */
+typedef struct hd_cuda_blas hd_cuda_blas; /* cuBLASLt's handle and what is known of products: blas.c */
 
 typedef struct hd_cuda_device {
     /* known from the beginning */
@@ -25,12 +25,12 @@ typedef struct hd_cuda_device {
     hd_cu_stream *stream;   /* all work, in order */
     hd_cu_event *begin, *end;
     pthread_mutex_t timing; /* of these two */
-    hd_cuda_staging *staging;
     _Atomic(hd_cuda_blas *) blas;
     /* what has made it useless: a function, and its status */
     _Atomic(const char *) lost_in;
     _Atomic int lost_by;
-    hd_heap heap; /* its memory */
+    hd_heap heap;       /* its memory */
+    hd_staging staging; /* and what copies go through */
 } hd_cuda_device;
 
 /* ---- driver.c ---------------------------------------------------------------------------------------------------- */
@@ -60,7 +60,7 @@ void hd_cuda_recycle(hd_thread *thread, hd_block *block);
 hd_error hd_cuda_copy(hd_thread *thread, hd_address to, hd_address from, size_t bytes);
 hd_error hd_cuda_fill(hd_thread *thread, hd_address to, const void *element, size_t size, size_t count);
 void hd_cuda_begin_heap(hd_cuda_device *d);
-hd_error hd_cuda_begin_staging(hd_cuda_device *d);
+void hd_cuda_begin_staging(hd_cuda_device *d);
 /* When a command could not have its memory: makes room, and says whether to try once more. */
 bool hd_cuda_try_again(hd_cuda_device *d, int status, int attempt);
 

@@ -1,5 +1,5 @@
 /* Memory of GPUs: blocks of the driver in a heap (device/heap.h), copies and fills. Copies from and to the host go
- * through pinned memory, so that the host's is free as soon as a call returns. */
+ * through pinned memory (device/staging.h), so that the host's is free as soon as a call returns. */
 #include "device/cuda/driver.h"
 
 #include <stdio.h>
@@ -71,28 +71,16 @@ void hd_cuda_recycle(hd_thread *thread, hd_block *block) {
 }
 
 /* ---- pinned memory ----------------------------------------------------------------------------------------------- */
-enum { STAGES = 4, STAGE_BYTES = 4 << 20 };
-typedef struct stage {
-    char *memory;
-    hd_cu_event *free; /* reached when the copy that last used it is done */
-    bool is_used;
-} stage;
-struct hd_cuda_staging {
-    pthread_mutex_t lock;
-    stage stages[STAGES];
-    int next;
-};
+enum { STAGE_BYTES = 4 << 20 };
 
-hd_error hd_cuda_begin_staging(hd_cuda_device *d) {
-    d->staging = hd_array_resize(NULL, sizeof *d->staging);
-    if (d->staging == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for copies from and to a GPU");
-    memset(d->staging, 0, sizeof *d->staging);
-    pthread_mutex_init(&d->staging->lock, NULL);
-    return HD_OK;
-}
-
-static hd_error pin(hd_cuda_device *d, stage *s) {
-    const int status = hd_cu.host_new((void **)&s->memory, STAGE_BYTES, 0);
+static hd_error pin(void *device, hd_stage *s) {
+    hd_cuda_device *d = device;
+    hd_cu_event *event = s->copied;
+    void *memory = NULL;
+    if (event == NULL) HD_TRY(hd_cuda_check(d, hd_cu.event_new(&event, HD_CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+    s->copied = event;
+    const int status = hd_cu.host_new(&memory, STAGE_BYTES, 0);
+    s->memory = status == 0 ? memory : NULL;
     if (status != HD_CU_OUT_OF_MEMORY) return hd_cuda_check(d, status, "cuMemHostAlloc");
     return hd_fail(HD_ERROR_MEMORY,
                    "%s: the host has no %d bytes of pinned memory for copies (cuMemHostAlloc gives %s); end other "
@@ -101,56 +89,35 @@ static hd_error pin(hd_cuda_device *d, stage *s) {
                    hd_cu_status_text((char[HD_CU_STATUS_TEXT]){0}, status));
 }
 
-/* The next one, when nothing uses it any more; NULL with an error. Under the lock. */
-static stage *next_stage(hd_cuda_device *d) {
-    stage *s = &d->staging->stages[d->staging->next];
-    if (s->free == NULL)
-        HD_TRY_OR(hd_cuda_check(d, hd_cu.event_new(&s->free, HD_CU_EVENT_DISABLE_TIMING), "cuEventCreate"), NULL);
-    if (s->memory == NULL) HD_TRY_OR(pin(d, s), NULL);
-    if (s->is_used) HD_TRY_OR(hd_cuda_check(d, hd_cu.event_synchronize(s->free), "cuEventSynchronize"), NULL);
-    s->is_used = false;
-    d->staging->next = (d->staging->next + 1) % STAGES;
-    return s;
-}
-
-static hd_error mark_used(hd_cuda_device *d, stage *s) {
-    s->is_used = true;
-    const int status = hd_cu.event_record(s->free, d->stream);
+static hd_error mark_used(hd_cuda_device *d, hd_stage *s) {
+    const int status = hd_cu.event_record(s->copied, d->stream);
     if (status != 0) hd_cu.stream_synchronize(d->stream); /* the bytes may still be read */
     return hd_cuda_check(d, status, "cuEventRecord");
 }
 
-static hd_error upload_all(hd_cuda_device *d, hd_cu_address to, const char *from, size_t bytes) {
-    for (size_t done = 0, part; done < bytes; done += part) {
-        part = bytes - done < STAGE_BYTES ? bytes - done : STAGE_BYTES;
-        stage *s = next_stage(d);
-        if (s == NULL) return hd_thread_self()->error_code;
-        memcpy(s->memory, from + done, part);
-        HD_TRY(hd_cuda_check(d, hd_cu.upload(to + done, s->memory, part, d->stream), "cuMemcpyHtoDAsync"));
-        HD_TRY(mark_used(d, s));
-    }
-    return HD_OK;
+static hd_error send(void *device, hd_stage *s, char *to, size_t bytes) {
+    hd_cuda_device *d = device;
+    HD_TRY(hd_cuda_check(d, hd_cu.upload(address_of(to), s->memory, bytes, d->stream), "cuMemcpyHtoDAsync"));
+    return mark_used(d, s);
 }
 
-/* While one part is copied out of its stage, the next ones are on their way. */
-static hd_error download_all(hd_cuda_device *d, char *to, hd_cu_address from, size_t bytes) {
-    const size_t parts = (bytes + STAGE_BYTES - 1) / STAGE_BYTES;
-    stage *at[STAGES];
-    for (size_t asked = 0, taken = 0; taken < parts;) {
-        for (; asked < parts && asked - taken < STAGES - 1; ++asked) {
-            const size_t begin = asked * STAGE_BYTES, part = bytes - begin < STAGE_BYTES ? bytes - begin : STAGE_BYTES;
-            stage *s = at[asked % STAGES] = next_stage(d);
-            if (s == NULL) return hd_thread_self()->error_code;
-            HD_TRY(hd_cuda_check(d, hd_cu.download(s->memory, from + begin, part, d->stream), "cuMemcpyDtoHAsync"));
-            HD_TRY(mark_used(d, s));
-        }
-        const size_t begin = taken * STAGE_BYTES, part = bytes - begin < STAGE_BYTES ? bytes - begin : STAGE_BYTES;
-        stage *s = at[taken++ % STAGES];
-        HD_TRY(hd_cuda_check(d, hd_cu.event_synchronize(s->free), "cuEventSynchronize"));
-        s->is_used = false;
-        memcpy(to + begin, s->memory, part);
-    }
-    return HD_OK;
+static hd_error fetch(void *device, hd_stage *s, const char *from, size_t bytes) {
+    hd_cuda_device *d = device;
+    HD_TRY(hd_cuda_check(d, hd_cu.download(s->memory, address_of(from), bytes, d->stream), "cuMemcpyDtoHAsync"));
+    return mark_used(d, s);
+}
+
+static hd_error wait_for(void *device, hd_stage *s) {
+    return hd_cuda_check(device, hd_cu.event_synchronize(s->copied), "cuEventSynchronize");
+}
+
+void hd_cuda_begin_staging(hd_cuda_device *d) {
+    d->staging.owner = d;
+    d->staging.pin = pin;
+    d->staging.send = send;
+    d->staging.fetch = fetch;
+    d->staging.wait = wait_for;
+    hd_staging_begin(&d->staging, STAGE_BYTES);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
@@ -160,19 +127,11 @@ static hd_error fail_while_recording(void) {
 static bool is_recording(const hd_cuda_device *d) { return hd_cuda_stream(d) != d->stream; }
 
 static hd_error write_to(hd_cuda_device *d, void *to, const void *from, size_t bytes) {
-    if (is_recording(d)) return fail_while_recording();
-    pthread_mutex_lock(&d->staging->lock);
-    const hd_error status = upload_all(d, address_of(to), from, bytes);
-    pthread_mutex_unlock(&d->staging->lock);
-    return status;
+    return is_recording(d) ? fail_while_recording() : hd_staging_upload(&d->staging, to, from, bytes);
 }
 
 static hd_error read_from(hd_cuda_device *d, void *to, const void *from, size_t bytes) {
-    if (is_recording(d)) return fail_while_recording();
-    pthread_mutex_lock(&d->staging->lock);
-    const hd_error status = download_all(d, to, address_of(from), bytes);
-    pthread_mutex_unlock(&d->staging->lock);
-    return status;
+    return is_recording(d) ? fail_while_recording() : hd_staging_download(&d->staging, to, from, bytes);
 }
 
 static hd_error copy_within(hd_thread *thread, hd_cuda_device *d, void *to, void *from, size_t bytes) {

@@ -115,6 +115,7 @@ static uint32_t at_most_u32(uint64_t x) { return x < UINT32_MAX ? (uint32_t)x : 
 static int32_t ask_limits(hd_opencl_device *d) {
     hd_gpu_limits *l = &d->limits;
     uint64_t memory = 0, block = 0, local = 0, f64 = 0, f32 = 0;
+    uint32_t unified = 0;
     size_t group = 0, arguments = 0;
     char extensions[8192];
     int32_t status = ask_number(d->handle, HD_CL_DEVICE_MEMORY, &memory, sizeof memory);
@@ -126,6 +127,8 @@ static int32_t ask_limits(hd_opencl_device *d) {
     if (status != 0) return status;
     ask_number(d->handle, HD_CL_DEVICE_F64, &f64, sizeof f64); /* an error where there is none, in OpenCL 1.2 */
     ask_number(d->handle, HD_CL_DEVICE_F32, &f32, sizeof f32);
+    ask_number(d->handle, HD_CL_DEVICE_UNIFIED, &unified, sizeof unified);
+    d->shares_memory = unified != 0;
     d->rounds = (f32 & HD_CL_ROUNDS_QUOTIENTS) != 0;
     ask_text(d->handle, HD_CL_DEVICE_EXTENSIONS, extensions, sizeof extensions);
     d->heap.memory_bytes = (size_t)memory;
@@ -179,6 +182,7 @@ static void add_device(hd_cl_platform *platform, const platform_text *text, hd_c
     }
     pthread_mutex_init(&d->lock, NULL);
     hd_opencl_begin_heap(d);
+    hd_opencl_begin_staging(d);
     driver.count++;
 }
 

@@ -4,11 +4,18 @@
 
 #include "device/gpu.h"
 #include "device/heap.h"
+#include "device/staging.h"
 #include "device/opencl/opencl.h"
 
 #include <pthread.h>
 
 enum { HD_OPENCL_DEVICES = 32 }; /* more are not looked at */
+/* Pinned memory for copies is made at the first one that wants it; a driver that refuses is not asked again. */
+typedef enum hd_opencl_stages {
+    HD_OPENCL_STAGES_UNMADE,
+    HD_OPENCL_STAGES_MADE,
+    HD_OPENCL_STAGES_REFUSED
+} hd_opencl_stages;
 
 typedef struct hd_opencl_device {
     /* known from the beginning */
@@ -17,7 +24,8 @@ typedef struct hd_opencl_device {
     hd_cl_device *handle;
     char name[96], key[1024];
     hd_gpu_limits limits;
-    bool rounds; /* f32: its quotients and square roots can be rounded correctly, when they are asked to be */
+    bool shares_memory; /* with the host, so that no copy needs stages; tests set it otherwise */
+    bool rounds;        /* f32: its quotients and square roots can be rounded correctly, when they are asked to be */
     /* made at first use, and never released */
     pthread_mutex_t lock; /* of its making, and of what is not safe for threads: the arguments of kernels */
     _Atomic bool started;
@@ -30,7 +38,9 @@ typedef struct hd_opencl_device {
     /* what has made it useless: a function, and its status */
     _Atomic(const char *) lost_in;
     _Atomic int32_t lost_by;
-    hd_heap heap; /* its memory */
+    hd_heap heap;       /* its memory */
+    hd_staging staging; /* and what copies go through */
+    _Atomic int stages; /* a number of hd_opencl_stages */
 } hd_opencl_device;
 
 /* ---- driver.c ---------------------------------------------------------------------------------------------------- */
@@ -71,6 +81,11 @@ void hd_opencl_begin_heap(hd_opencl_device *d);
 /* When a command could not have its memory: makes room, and says whether to try once more. */
 bool hd_opencl_try_again(hd_opencl_device *d, int32_t status, int attempt);
 hd_error hd_opencl_fail_memory(hd_opencl_device *d, size_t bytes, int32_t status, const char *function);
+
+/* ---- staging.c --------------------------------------------------------------------------------------------------- */
+void hd_opencl_begin_staging(hd_opencl_device *d);
+/* Whether a copy of so many bytes from or to the host goes through stages, which are there then. */
+bool hd_opencl_stages_copy(hd_opencl_device *d, size_t bytes);
 
 /* ---- program.c --------------------------------------------------------------------------------------------------- */
 hd_error hd_opencl_compile(int index, const char *name, const char *text, void **object, size_t *bytes);

@@ -1,4 +1,5 @@
-/* Memory of OpenCL devices: objects of the driver in a heap (device/heap.h), copies and fills. */
+/* Memory of OpenCL devices: objects of the driver in a heap (device/heap.h), copies and fills. Copies with the host go
+ * through pinned memory (staging.c) where that is of use. */
 #include "device/opencl/driver.h"
 
 #include <stdio.h>
@@ -86,6 +87,7 @@ static hd_error read_from(hd_opencl_device *d, void *to, const void *from, size_
     int32_t status;
     int attempt = 0;
     HD_TRY(hd_opencl_find(d, from, bytes, &object, &offset));
+    if (hd_opencl_stages_copy(d, bytes)) return hd_staging_download(&d->staging, to, from, bytes);
     do status = hd_cl.read(d->queue, object, 1, offset, bytes, to, 0, NULL, NULL);
     while (hd_opencl_try_again(d, status, attempt++));
     return hd_opencl_check(d, status, "clEnqueueReadBuffer");
@@ -97,6 +99,7 @@ static hd_error write_to(hd_opencl_device *d, void *to, const void *from, size_t
     int32_t status;
     int attempt = 0;
     HD_TRY(hd_opencl_find(d, to, bytes, &object, &offset));
+    if (hd_opencl_stages_copy(d, bytes)) return hd_staging_upload(&d->staging, to, from, bytes);
     do status = hd_cl.write(d->queue, object, 1, offset, bytes, from, 0, NULL, NULL);
     while (hd_opencl_try_again(d, status, attempt++));
     return hd_opencl_check(d, status, "clEnqueueWriteBuffer");

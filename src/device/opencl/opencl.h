@@ -34,6 +34,7 @@ enum { /* what is asked of a platform, a device, ... */
        HD_CL_DEVICE_VERSION = 0x102f,
        HD_CL_DEVICE_EXTENSIONS = 0x1030,
        HD_CL_DEVICE_F64 = 0x1032,       /* what it can do in f64; 0: nothing */
+       HD_CL_DEVICE_UNIFIED = 0x1035,   /* its memory is the host's */
        HD_CL_DEVICE_WARP = 0x4003,      /* of cl_nv_device_attribute_query */
        HD_CL_DEVICE_WAVEFRONT = 0x4043, /* of cl_amd_device_attribute_query */
        HD_CL_CONTEXT_PLATFORM = 0x1084,
@@ -47,6 +48,8 @@ enum { /* what is asked of a platform, a device, ... */
 #define HD_CL_ALL_DEVICES   0xffffffffull
 #define HD_CL_QUEUE_PROFILE 2ull
 #define HD_CL_READ_WRITE    1ull
+#define HD_CL_PINNED        16ull /* CL_MEM_ALLOC_HOST_PTR */
+#define HD_CL_MAP_BOTH      3ull  /* for reading and for writing */
 
 /* Every status that is no success: X(number, name without CL_). */
 #define HD_CL_STATUSES(X)                                                                                              \
@@ -127,6 +130,9 @@ enum {
     X(write, "clEnqueueWriteBuffer", int32_t,                                                                          \
       (hd_cl_queue * queue, hd_cl_memory * memory, uint32_t blocking, size_t offset, size_t bytes, const void *from,   \
        uint32_t wait_count, hd_cl_event *const *wait, hd_cl_event **event))                                            \
+    X(map, "clEnqueueMapBuffer", void *,                                                                               \
+      (hd_cl_queue * queue, hd_cl_memory * memory, uint32_t blocking, uint64_t flags, size_t offset, size_t bytes,     \
+       uint32_t wait_count, hd_cl_event *const *wait, hd_cl_event **event, int32_t *status))                           \
     X(copy, "clEnqueueCopyBuffer", int32_t,                                                                            \
       (hd_cl_queue * queue, hd_cl_memory * from, hd_cl_memory * to, size_t from_offset, size_t to_offset,              \
        size_t bytes, uint32_t wait_count, hd_cl_event *const *wait, hd_cl_event **event))                              \
@@ -138,6 +144,7 @@ enum {
        const size_t *group, uint32_t wait_count, hd_cl_event *const *wait, hd_cl_event **event))                       \
     X(marker, "clEnqueueMarkerWithWaitList", int32_t,                                                                  \
       (hd_cl_queue * queue, uint32_t wait_count, hd_cl_event *const *wait, hd_cl_event **event))                       \
+    X(flush, "clFlush", int32_t, (hd_cl_queue * queue))                                                                \
     X(finish, "clFinish", int32_t, (hd_cl_queue * queue))                                                              \
     X(wait, "clWaitForEvents", int32_t, (uint32_t count, hd_cl_event *const *events))                                  \
     X(event_time, "clGetEventProfilingInfo", int32_t,                                                                  \

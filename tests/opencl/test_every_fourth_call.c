@@ -1,0 +1,9 @@
+/* Every op that is no elementwise row, once, on a device of OpenCL: the fourth of each six. */
+#include "opencl/every.h"
+
+static void every_fourth_call(void **state) {
+    (void)state;
+    every_case(HD_OP_ELEMENTWISE_COUNT + 3, CASE_COUNT, 6);
+}
+
+RUN_ON(hd_opencl(0), test(every_fourth_call))

@@ -1,0 +1,9 @@
+/* Every op that is no elementwise row, once, on a device of OpenCL: the second of each six. */
+#include "opencl/every.h"
+
+static void every_second_call(void **state) {
+    (void)state;
+    every_case(HD_OP_ELEMENTWISE_COUNT + 1, CASE_COUNT, 6);
+}
+
+RUN_ON(hd_opencl(0), test(every_second_call))
