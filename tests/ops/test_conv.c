@@ -218,6 +218,32 @@ static void many_small_images_with_special_numbers(void **state) {
     hd_set_num_threads(threads);
 }
 
+/* Nor does a number that a tap never sees reach its gradient; and threads do not change it. */
+static void gradients_of_small_images(void **state) {
+    (void)state;
+    hd_seed(15);
+    HD_SCOPE;
+    const hd_conv_opts *opts = HD_OPTS(hd_conv_opts, .padding = {{1, 1}, {1, 1}});
+    hd_tensor *x = hd_randn(HD_SHAPE(33, 16, 8, 8), HD_F32), *g = hd_randn(HD_SHAPE(33, 20, 8, 8), HD_F32);
+    const int threads = hd_num_threads();
+    for (int special = 0; special < 2; ++special) {
+        if (special) ((float *)hd_data_mut(x, HD_F32))[5 * 64] = INFINITY; /* the first pixel of channel 5 */
+        hd_set_num_threads(1);
+        hd_tensor *w = hd_conv_weight_gradient(x, g, HD_SHAPE(3, 3), opts);
+        const float *v = hd_data(w, HD_F32);
+        for (int64_t i = 0; i < hd_tensor_count(w); ++i) {
+            const bool sees = special && i / 9 % 16 == 5 && i % 9 < 6 && i % 3 < 2;
+            assert_true(isfinite(v[i]) == !sees);
+        }
+        for (int count = 2; count <= 5; ++count) {
+            hd_set_num_threads(count);
+            hd_tensor *again = hd_conv_weight_gradient(x, g, HD_SHAPE(3, 3), opts);
+            assert_memory_equal(hd_data(again, HD_F32), v, (size_t)hd_tensor_count(w) * sizeof *v);
+        }
+    }
+    hd_set_num_threads(threads);
+}
+
 /* Errors of Winograd's way are as small as those of summing up. */
 static void windows_of_three_are_accurate(void **state) {
     (void)state;
@@ -385,6 +411,7 @@ static void bad_arguments(void **state) {
 }
 
 RUN(test(random_shapes), test(many_small_images), test(many_small_images_with_special_numbers),
-    test(shapes_past_blocks), test(windows_of_three), test(windows_of_three_are_accurate),
-    test(windows_of_three_with_special_numbers), test(any_layout_and_dtype), test(threads_do_not_change_the_result),
-    test(threads_do_not_change_windows_of_three), test(empty_and_special), test(bad_arguments))
+    test(gradients_of_small_images), test(shapes_past_blocks), test(windows_of_three),
+    test(windows_of_three_are_accurate), test(windows_of_three_with_special_numbers), test(any_layout_and_dtype),
+    test(threads_do_not_change_the_result), test(threads_do_not_change_windows_of_three), test(empty_and_special),
+    test(bad_arguments))

@@ -101,6 +101,9 @@ bool hd_conv_suits_images(const hd_conv_work *c, const hd_conv_sizes *sizes, boo
 /* True when it is one channel to one channel, with windows that have no wide gaps. */
 bool hd_conv_is_depthwise(const hd_conv_work *c, const hd_conv_sizes *sizes);
 
+/* conv_images.c: out[r * out_stride + k] = in[k * in_stride + r]. */
+void hd_conv_turn(float *out, int64_t out_stride, const float *in, int64_t in_stride, int64_t rows, int64_t columns);
+
 /* conv_tiles.c: rows [k0, k0 + kc) of the patches, which are taps and their channels, at `columns` pixels from `first`
  * on, as a panel of the matrix product. */
 void hd_conv_pack_panel(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
@@ -116,5 +119,8 @@ void hd_conv_lay_out(const hd_conv_work *c, const hd_conv_lines *wanted, int64_t
 /* The gradient of the weight from the image and the gradient of the result. */
 hd_error hd_cpu_conv_weight(hd_thread *thread, const hd_conv_sizes *sizes, hd_dtype dtype, const void *image,
                             const void *gradient, void *out);
+/* The same for small images, of f32; `done` says whether that is quicker, and its sums are numbers. */
+hd_error hd_cpu_conv_weight_lines(hd_thread *thread, const hd_conv_sizes *sizes, const void *image,
+                                  const void *gradient, void *out, bool *done);
 
 #endif

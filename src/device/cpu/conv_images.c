@@ -53,8 +53,8 @@ static item item_at(const hd_conv_work *c, int64_t i) {
     return t;
 }
 
-/* out[r * out_stride + k] = in[k * in_stride + r]; in blocks of 8 x 8, and what is left one by one. */
-static void turn(float *out, int64_t out_stride, const float *in, int64_t in_stride, int64_t rows, int64_t columns) {
+/* In blocks of 8 x 8, and what is left one by one. */
+void hd_conv_turn(float *out, int64_t out_stride, const float *in, int64_t in_stride, int64_t rows, int64_t columns) {
     const int64_t some_rows = rows / 8 * 8, some_columns = columns / 8 * 8;
     hd_kernels()->transpose_4(out, out_stride, in, in_stride, some_rows, some_columns);
     for (int64_t r = 0; r < rows; ++r)
@@ -69,8 +69,8 @@ static void lay_out_images(const hd_conv_work *c, const item *t, float *out) {
     if (t->images < nr) memset(out, 0, (size_t)(pixels * c->channels * nr) * c->bytes);
     for (int64_t i = 0; i < c->channels; ++i)
         for (int64_t p = 0; p < pixels; p += PIXELS_AT_ONCE)
-            turn(out + (p * c->channels + i) * nr, c->channels * nr, x + i * c->map.plane + p,
-                 c->groups * c->channels * c->map.plane, hd_least(PIXELS_AT_ONCE, pixels - p), t->images);
+            hd_conv_turn(out + (p * c->channels + i) * nr, c->channels * nr, x + i * c->map.plane + p,
+                         c->groups * c->channels * c->map.plane, hd_least(PIXELS_AT_ONCE, pixels - p), t->images);
 }
 
 /* Adds to a pixel's results what `taps` neighbouring taps see, which begins at b. */
@@ -121,7 +121,7 @@ static void finish_images(const hd_conv_work *c, const item *t, const float *res
         const int64_t stride = made != NULL ? plane : columns,
                       apart = made != NULL ? of_image * plane : c->rows * columns;
         for (int64_t k = 0; k < c->rows; ++k)
-            turn(to + k * stride, apart, results + k * nr + i, c->rows * nr, images, columns);
+            hd_conv_turn(to + k * stride, apart, results + k * nr + i, c->rows * nr, images, columns);
         for (int64_t k = 0; k < images; ++k)
             c->epilogue(c->context, to + k * apart, stride, row + k * of_image, c->rows, t->line * width, columns);
     }
