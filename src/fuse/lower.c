@@ -405,11 +405,21 @@ static void add_loops(build *b, loops *o, bool reduced) {
     }
 }
 
-/* The axis along which most buffers lie in memory. */
+static bool is_walked(const loops *o, int buffer) {
+    for (int a = o->kept; a < o->count; ++a)
+        if (o->stride[buffer][a] != 0 && o->size[a] > 1) return true;
+    return false;
+}
+
+/* The axis along which most buffers lie in memory. Where the reduced axis is long enough for lanes, only those count
+ * that are read or written at each of its points: of what there is one of for each row (a channel's scale) there may be
+ * many, which are hardly ever read. */
 static int choose_lanes(const build *b, const loops *o) {
     if (o->kept == o->count) return o->count - 1;
+    const bool is_long = o->size[o->count - 1] >= b->l->f->machine->target.vector_bytes / 4;
     int kept = 0, reduced = 0;
     for (int i = 0; i < b->access_count; ++i) {
+        if (is_long && !is_walked(o, i)) continue;
         kept += o->stride[i][o->kept - 1] == 1 && o->size[o->kept - 1] > 1;
         reduced += o->stride[i][o->count - 1] == 1 && o->size[o->count - 1] > 1;
     }
@@ -485,6 +495,14 @@ static int row_axis(const hd_lowering *l, const hd_group *group) {
     return -1;
 }
 
+/* Short rows need no more lanes than they have points: several vectors at once would be mostly idle. */
+static void narrow_lanes(build *b, const loops *o) {
+    const int least = b->l->f->machine->target.vector_bytes / 4;
+    hd_schedule *s = &b->k->schedule;
+    if (s->form != HD_SCHEDULE_ROWS) return;
+    while (s->width / 2 >= least && s->width / 2 >= o->size[o->lanes]) s->width /= 2;
+}
+
 hd_error hd_lower(hd_lowering *l, const hd_group *group, hd_lowered *out) {
     memset(out, 0, sizeof *out);
     build b = {.l = l, .group = group, .k = &out->native.shape, .row_axis = row_axis(l, group), .walk = -1, .out = out};
@@ -498,6 +516,7 @@ hd_error hd_lower(hd_lowering *l, const hd_group *group, hd_lowered *out) {
     if (status == HD_OK) status = build_members(&b, false);
     if (status == HD_OK) status = hd_kernel_settle(b.k);
     if (status == HD_OK) status = hd_kernel_schedule(b.k, o.lanes, &l->f->machine->target);
+    if (status == HD_OK) narrow_lanes(&b, &o);
     if (group->kind == HD_GROUP_PRODUCT) /* its tiles are narrow: none of them should be all rest */
         while (b.k->schedule.width > l->f->machine->tile_columns(product_dtype(&b))) b.k->schedule.width /= 2;
 #ifndef NDEBUG

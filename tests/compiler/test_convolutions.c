@@ -200,6 +200,8 @@ static void large_convolutions(void **state) {
         {"3x3, large", 2, 64, 96, 1, 2, {30, 31}, {3, 3}, {1, 1}, {1, 1}, EVEN(1)},
         {"3x3, images that share panels", 5, 72, 40, 1, 2, {13, 14}, {3, 3}, {1, 1}, {1, 1}, EVEN(1)},
         {"3x3, stride 2, large", 2, 64, 130, 1, 2, {19, 20}, {3, 3}, {2, 2}, {1, 1}, EVEN(1)},
+        {"3x3, many small images", 33, 16, 20, 1, 2, {8, 8}, {3, 3}, {1, 1}, {1, 1}, EVEN(1)},
+        {"3x3, many images of few pixels", 64, 12, 18, 2, 2, {3, 5}, {3, 3}, {1, 1}, {1, 1}, EVEN(1)},
         {"1x1, large", 3, 260, 130, 1, 2, {14, 14}, {1, 1}, {1, 1}, {1, 1}, EVEN(0)},
         {"groups, large", 1, 96, 96, 8, 2, {28, 28}, {3, 3}, {1, 1}, {1, 1}, EVEN(1)},
         {"depthwise, large", 1, 96, 96, 96, 2, {56, 57}, {3, 3}, {1, 1}, {1, 1}, EVEN(1)},
@@ -248,6 +250,7 @@ static void transposed_convolutions(void **state) {
     static const sizes some[] = {{"plain", 3, 6, 9, 1, 2, {7, 8}, {3, 3}, {1, 1}, {1, 1}, EVEN(1)},
                                  {"dilated", 1, 6, 8, 2, 2, {9, 8}, {3, 2}, {1, 1}, {2, 3}, EVEN(0)},
                                  {"depthwise", 2, 5, 5, 5, 2, {9, 18}, {3, 2}, {1, 1}, {1, 2}, EVEN(1)},
+                                 {"many small images", 33, 12, 9, 1, 2, {5, 6}, {3, 3}, {1, 1}, {1, 1}, EVEN(1)},
                                  {"striding", 2, 6, 9, 1, 2, {7, 8}, {3, 3}, {2, 2}, {1, 1}, EVEN(1)},
                                  {"striding past the kernel", 1, 4, 6, 2, 1, {11}, {2}, {3}, {1}, EVEN(0)}};
     for (size_t i = 0; i < sizeof some / sizeof some[0]; ++i)

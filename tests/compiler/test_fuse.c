@@ -4,6 +4,7 @@
 #include "machine/machines.h"
 #include "codegen/code.h"
 #include "fuse/fuse.h"
+#include "fuse/lower.h"
 #include "graph/programs.h"
 
 /* ---- graphs and what becomes of them ----------------------------------------------------------------------------- */
@@ -379,6 +380,49 @@ static void what_follows_a_convolution_is_computed_in_its_tiles(void **state) {
     groups_are(norm, "kernel [8,1,1] rsqrt*\nproduct [2,8,7,7] conv mul add*\n");
 }
 
+/* How the one kernel of a graph whose values all lie densely runs. */
+static hd_schedule schedule_of(hd_builder *b) {
+    hd_builder_end(b);
+    hd_graph *g = simplified(hd_builder_graph(b));
+    hd_fusion f;
+    assert_int_equal(hd_fuse(hd_cpu_machine(), g, HD_O2, (hd_fuse_choice){0}, &f), HD_OK);
+    assert_int_equal(f.order_count, 1);
+    hd_tensor *headers = calloc(g->node_count, sizeof *headers);
+    for (uint32_t i = 0; i < g->node_count; ++i) headers[i] = *hd_empty(hd_node_shape(g, i), HD_F32);
+    hd_lowering l;
+    hd_lowered lowered;
+    assert_int_equal(hd_lowering_begin(&l, g, &f, headers), HD_OK);
+    assert_int_equal(hd_lower(&l, &f.groups[f.order[0]], &lowered), HD_OK);
+    const hd_schedule schedule = lowered.native.shape.schedule;
+    hd_native_release(&lowered.native);
+    hd_lowering_end(&l);
+    hd_fusion_release(&f);
+    hd_graph_release(hd_thread_self(), g);
+    free(headers);
+    return schedule;
+}
+
+/* There are more values of channels than images, and they lie beside each other; but images are what is read. */
+static hd_schedule sums_of_channels(int64_t side) {
+    hd_builder *b = started("channels");
+    hd_tensor *h = in("x", S(4, 24, side, side));
+    static const char *const names[] = {"p", "q", "r"};
+    for (int i = 0; i < 3; ++i) h = hd_mul(h, in(names[i], S(1, 24, 1, 1)));
+    out(b, "y", hd_sum(hd_square(h), HD_AXES(0, 2, 3), HD_OPTS(hd_reduce_opts, .keep_dims = true)));
+    return schedule_of(b);
+}
+
+static void lanes_lie_along_what_is_read_at_each_point(void **state) {
+    (void)state;
+    HD_SCOPE;
+    const hd_schedule large = sums_of_channels(16), small = sums_of_channels(4), tiny = sums_of_channels(1);
+    assert_int_equal(large.form, HD_SCHEDULE_ROWS);
+    assert_int_equal(small.form, HD_SCHEDULE_ROWS);
+    assert_true(small.width <= 16); /* of 16 pixels in a row */
+    assert_true(large.width >= 16);
+    assert_int_equal(tiny.form, HD_SCHEDULE_STRIPS); /* of one pixel, channels lie beside each other */
+}
+
 /* The text of HODU_DUMP=fusion for what a builder recorded. */
 static void fusion_says(hd_builder *b, const char *said) {
     hd_builder_end(b);
@@ -653,8 +697,8 @@ RUN(test(a_chain_is_one_kernel), test(a_diamond_is_one_kernel_and_its_parts_are_
     test(few_results_of_many_are_left_to_the_device), test(rows_of_a_table_are_loaded_by_what_follows),
     test(rows_of_state_are_written_by_the_device_after_the_old_ones_are_read),
     test(what_follows_a_product_is_computed_in_its_tiles), test(what_follows_a_convolution_is_computed_in_its_tiles),
-    test(why_a_convolution_stands_alone_is_said), test(where_draws_are_made_is_said),
-    test(pieces_are_read_where_they_lie), test(what_a_product_reads_is_finished_first),
-    test(adam_follows_the_product_that_is_the_gradient), test(levels_fuse_more_and_more), test(long_chains_are_cut),
-    test(random_graphs_can_be_run_in_order), test(random_programs_can_be_run_in_order),
-    test(large_graphs_are_no_trouble))
+    test(lanes_lie_along_what_is_read_at_each_point), test(why_a_convolution_stands_alone_is_said),
+    test(where_draws_are_made_is_said), test(pieces_are_read_where_they_lie),
+    test(what_a_product_reads_is_finished_first), test(adam_follows_the_product_that_is_the_gradient),
+    test(levels_fuse_more_and_more), test(long_chains_are_cut), test(random_graphs_can_be_run_in_order),
+    test(random_programs_can_be_run_in_order), test(large_graphs_are_no_trouble))

@@ -171,7 +171,80 @@ static void windows_of_three(void **state) {
         if (when_slow(i, 4)) check(&all[i], HD_F32);
 }
 
-/* Its errors are as small as those of summing up. */
+/* ---- many small images: one to a lane ---------------------------------------------------------------------------- */
+/* Blocks of images that are filled and not, strides, gaps, padding that cuts and padding past the kernel, groups, axes
+ * of all numbers, channels past a block, images that do not fit an item. */
+static void many_small_images(void **state) {
+    (void)state;
+    hd_seed(13);
+    const sizes plain = {32, 16, 16, 1, 2, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
+    const sizes rest = {35, 5, 13, 1, 2, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
+    const sizes strides = {64, 3, 25, 1, 2, {9, 7}, {3, 2}, {2, 3}, {1, 1}, {{1, 0}, {2, 1}}};
+    const sizes gaps = {33, 4, 12, 1, 2, {8, 9}, {3, 3}, {1, 1}, {2, 3}, {{2, 2}, {3, 1}}};
+    const sizes groups = {40, 12, 18, 3, 2, {5, 6}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
+    const sizes cut = {31, 6, 12, 1, 2, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {{-1, 2}, {4, -2}}};
+    const sizes channels = {32, 130, 14, 1, 2, {3, 3}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
+    const sizes signals = {48, 7, 16, 1, 1, {19}, {5}, {1}, {1}, {{2, 2}}};
+    const sizes volumes = {32, 3, 12, 1, 3, {3, 4, 5}, {3, 2, 3}, {1, 1, 1}, {1, 1, 1}, {{1, 1}, {0, 1}, {1, 1}}};
+    const sizes lines = {32, 12, 24, 1, 2, {24, 20}, {5, 3}, {1, 1}, {1, 1}, {{2, 2}, {1, 1}}};
+    const sizes all[] = {plain, rest, strides, gaps, groups, cut, channels, signals, volumes, lines};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i)
+        if (when_slow(i, 4)) check(&all[i], HD_F32);
+}
+
+/* What a window does not see does not reach its result, also where images share lanes, and threads share lines. */
+static void many_small_images_with_special_numbers(void **state) {
+    (void)state;
+    hd_seed(14);
+    HD_SCOPE;
+    const hd_conv_opts *opts = HD_OPTS(hd_conv_opts, .padding = {{1, 1}, {1, 1}});
+    hd_tensor *x = hd_randn(HD_SHAPE(33, 16, 12, 12), HD_F32), *w = hd_randn(HD_SHAPE(20, 16, 3, 3), HD_F32);
+    hd_tensor *expected = hd_copy(hd_conv(x, w, NULL, opts));
+    const int64_t image = 17, line = 5, column = 11;
+    ((float *)hd_data_mut(x, HD_F32))[((image * 16 + 3) * 12 + line) * 12 + column] = NAN;
+    const int threads = hd_num_threads();
+    hd_tensor *alone = NULL;
+    for (int count = 1; count <= 4; ++count) {
+        hd_set_num_threads(count);
+        hd_tensor *y = hd_conv(x, w, NULL, opts);
+        if (count == 1) alone = y;
+        const float *v = hd_data(y, HD_F32), *without = hd_data(expected, HD_F32), *by_one = hd_data(alone, HD_F32);
+        for (int64_t i = 0; i < hd_tensor_count(y); ++i) {
+            const int64_t row = i / 12 % 12 - line, side = i % 12 - column;
+            const bool sees = i / (20 * 144) == image && row >= -1 && row <= 1 && side >= -1;
+            assert_true(sees ? isnan(v[i]) : v[i] == without[i] && v[i] == by_one[i]);
+        }
+    }
+    hd_set_num_threads(threads);
+}
+
+/* Nor does a number that a tap never sees reach its gradient; and threads do not change it. */
+static void gradients_of_small_images(void **state) {
+    (void)state;
+    hd_seed(15);
+    HD_SCOPE;
+    const hd_conv_opts *opts = HD_OPTS(hd_conv_opts, .padding = {{1, 1}, {1, 1}});
+    hd_tensor *x = hd_randn(HD_SHAPE(33, 16, 8, 8), HD_F32), *g = hd_randn(HD_SHAPE(33, 20, 8, 8), HD_F32);
+    const int threads = hd_num_threads();
+    for (int special = 0; special < 2; ++special) {
+        if (special) ((float *)hd_data_mut(x, HD_F32))[5 * 64] = INFINITY; /* the first pixel of channel 5 */
+        hd_set_num_threads(1);
+        hd_tensor *w = hd_conv_weight_gradient(x, g, HD_SHAPE(3, 3), opts);
+        const float *v = hd_data(w, HD_F32);
+        for (int64_t i = 0; i < hd_tensor_count(w); ++i) {
+            const bool sees = special && i / 9 % 16 == 5 && i % 9 < 6 && i % 3 < 2;
+            assert_true(isfinite(v[i]) == !sees);
+        }
+        for (int count = 2; count <= 5; ++count) {
+            hd_set_num_threads(count);
+            hd_tensor *again = hd_conv_weight_gradient(x, g, HD_SHAPE(3, 3), opts);
+            assert_memory_equal(hd_data(again, HD_F32), v, (size_t)hd_tensor_count(w) * sizeof *v);
+        }
+    }
+    hd_set_num_threads(threads);
+}
+
+/* Errors of Winograd's way are as small as those of summing up. */
 static void windows_of_three_are_accurate(void **state) {
     (void)state;
     hd_seed(10);
@@ -337,6 +410,8 @@ static void bad_arguments(void **state) {
     assert_error(HD_ERROR_SHAPE, "hd_conv1d: x [1,4,5,5]; it must have 3 axes, or 2 for one image");
 }
 
-RUN(test(random_shapes), test(shapes_past_blocks), test(windows_of_three), test(windows_of_three_are_accurate),
-    test(windows_of_three_with_special_numbers), test(any_layout_and_dtype), test(threads_do_not_change_the_result),
-    test(threads_do_not_change_windows_of_three), test(empty_and_special), test(bad_arguments))
+RUN(test(random_shapes), test(many_small_images), test(many_small_images_with_special_numbers),
+    test(gradients_of_small_images), test(shapes_past_blocks), test(windows_of_three),
+    test(windows_of_three_are_accurate), test(windows_of_three_with_special_numbers), test(any_layout_and_dtype),
+    test(threads_do_not_change_the_result), test(threads_do_not_change_windows_of_three), test(empty_and_special),
+    test(bad_arguments))

@@ -48,13 +48,15 @@ static const hd_gemm_kernels *unit_for(const hd_conv_work *c, hd_product_unit wi
 static void choose_method(work *w, hd_product_config config) {
     hd_conv_work *c = &w->conv;
     c->unit = unit_for(c, (hd_product_unit)config.unit);
+    const bool as_winograd = config.windows != HD_WINDOWS_SUMMED && hd_conv_takes_winograd(c, &w->sizes) &&
+                             (config.windows == HD_WINDOWS_WINOGRAD || hd_conv_suits_winograd(c));
     if (hd_conv_is_depthwise(c, &w->sizes))
         c->method = HD_CONV_DEPTHWISE;
-    else if (config.windows != HD_WINDOWS_SUMMED && hd_conv_takes_winograd(c, &w->sizes) &&
-             (config.windows == HD_WINDOWS_WINOGRAD || hd_conv_suits_winograd(c)))
-        c->method = HD_CONV_WINOGRAD;
+    else if (config.windows != HD_WINDOWS_WINOGRAD && hd_conv_takes_images(c, &w->sizes) &&
+             hd_conv_suits_images(c, &w->sizes, as_winograd))
+        c->method = HD_CONV_IMAGES;
     else
-        c->method = HD_CONV_TILES;
+        c->method = as_winograd ? HD_CONV_WINOGRAD : HD_CONV_TILES;
 }
 
 static void describe_conv(const hd_op *op, const hd_conv_attributes *a, const hd_shape *x, const hd_layout *weight,
@@ -116,6 +118,7 @@ static const struct {
     [HD_CONV_DEPTHWISE] = {hd_conv_cut_depthwise, NULL, NULL, hd_conv_run_depthwise},
     [HD_CONV_WINOGRAD] = {hd_conv_cut_winograd, hd_conv_winograd_packed_size, hd_conv_winograd_pack,
                           hd_conv_run_winograd},
+    [HD_CONV_IMAGES] = {hd_conv_cut_images, hd_conv_tiles_packed_size, hd_conv_tiles_pack, hd_conv_run_images},
 };
 
 static size_t packed_size(const work *w) {

@@ -1,6 +1,6 @@
 /* Convolutions on the CPU: what their files share. conv.c reads calls and chooses the method; conv_tiles.c multiplies,
- * conv_winograd.c with fewer multiplications, conv_depthwise.c does it channel by channel; conv_plan.c says which taps
- * pixels see. */
+ * conv_winograd.c with fewer multiplications, conv_images.c many small images, conv_depthwise.c channel by channel;
+ * conv_plan.c says which taps pixels see. */
 #ifndef HD_DEVICE_CPU_CONV_H
 #define HD_DEVICE_CPU_CONV_H
 
@@ -38,7 +38,7 @@ typedef struct hd_conv_plan {
 size_t hd_conv_plan_bytes(const hd_conv_sizes *sizes);
 void hd_conv_plan_make(const hd_conv_sizes *sizes, bool transposed, void *memory, hd_conv_plan *plan);
 
-typedef enum hd_conv_method { HD_CONV_TILES, HD_CONV_DEPTHWISE, HD_CONV_WINOGRAD } hd_conv_method;
+typedef enum hd_conv_method { HD_CONV_TILES, HD_CONV_DEPTHWISE, HD_CONV_WINOGRAD, HD_CONV_IMAGES } hd_conv_method;
 
 /* A convolution under way. Its result is [images and channels, pixels], in tiles. */
 typedef struct hd_conv_work {
@@ -61,7 +61,9 @@ typedef struct hd_conv_work {
     int64_t strips, panels; /* of the output channels of a group; of the pixels of an item, at most */
     int64_t item_strips;    /* of an item, at most */
     int64_t planes,
-        lines; /* depthwise: channels and output lines of an item, at most; Winograd: columns and rows of tiles */
+        lines; /* depthwise: channels and output lines of an item, at most; Winograd: columns and rows of tiles; images
+                  in lanes: output lines, */
+    int64_t seen; /* and elements of x that they see */
     int64_t pieces;
     char *workspace;
     size_t piece_bytes;
@@ -81,6 +83,8 @@ void hd_conv_cut_winograd(hd_conv_work *c, const hd_conv_sizes *sizes, int threa
 size_t hd_conv_winograd_packed_size(const hd_conv_work *c);
 void hd_conv_winograd_pack(const hd_conv_work *c, char *out);
 void hd_conv_run_winograd(const hd_conv_work *c);
+void hd_conv_cut_images(hd_conv_work *c, const hd_conv_sizes *sizes, int threads); /* packed as tiles are */
+void hd_conv_run_images(const hd_conv_work *c);
 void hd_conv_cut_depthwise(hd_conv_work *c, const hd_conv_sizes *sizes, int threads);
 void hd_conv_run_depthwise(const hd_conv_work *c);
 /* What it costs, in multiplications, that an item reads weights of so many bytes, which no cache of its thread has. */
@@ -90,8 +94,15 @@ double hd_conv_cost_shared(double one, int64_t whole, double last, int64_t rest,
 /* True when windows are such that Winograd's method takes them; and when it is quicker then. */
 bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *sizes);
 bool hd_conv_suits_winograd(const hd_conv_work *c);
+double hd_conv_winograd_cost(const hd_conv_work *c); /* in multiplications */
+/* True when images may lie in lanes; and when that is quicker than tiles, or than Winograd's method. */
+bool hd_conv_takes_images(const hd_conv_work *c, const hd_conv_sizes *sizes);
+bool hd_conv_suits_images(const hd_conv_work *c, const hd_conv_sizes *sizes, bool than_winograd);
 /* True when it is one channel to one channel, with windows that have no wide gaps. */
 bool hd_conv_is_depthwise(const hd_conv_work *c, const hd_conv_sizes *sizes);
+
+/* conv_images.c: out[r * out_stride + k] = in[k * in_stride + r]. */
+void hd_conv_turn(float *out, int64_t out_stride, const float *in, int64_t in_stride, int64_t rows, int64_t columns);
 
 /* conv_tiles.c: rows [k0, k0 + kc) of the patches, which are taps and their channels, at `columns` pixels from `first`
  * on, as a panel of the matrix product. */
@@ -108,5 +119,8 @@ void hd_conv_lay_out(const hd_conv_work *c, const hd_conv_lines *wanted, int64_t
 /* The gradient of the weight from the image and the gradient of the result. */
 hd_error hd_cpu_conv_weight(hd_thread *thread, const hd_conv_sizes *sizes, hd_dtype dtype, const void *image,
                             const void *gradient, void *out);
+/* The same for small images, of f32; `done` says whether that is quicker, and its sums are numbers. */
+hd_error hd_cpu_conv_weight_lines(hd_thread *thread, const hd_conv_sizes *sizes, const void *image,
+                                  const void *gradient, void *out, bool *done);
 
 #endif

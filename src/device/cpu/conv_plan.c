@@ -35,7 +35,7 @@ static void plan_axis(axis_plan *a, const hd_conv_sizes *s, int axis, bool trans
         struct axis_phase *p = &a->phase[a->phases++];
         *p = (struct axis_phase){first, first < s->image[axis] ? (s->image[axis] - first + stride - 1) / stride : 0,
                                  done, 0};
-        for (int64_t t = k; t < kernel; ++t) {
+        for (int64_t t = kernel; t-- > k;) { /* in the order of x */
             const int64_t away = first + s->before[axis] - t * s->dilation[axis];
             if (remainder_of(away, stride) != 0) continue;
             a->tap[done] = t;

@@ -106,6 +106,9 @@ static void run_conv_weight_piece(void *context, int64_t piece) {
 hd_error hd_cpu_conv_weight(hd_thread *thread, const hd_conv_sizes *s, hd_dtype dtype, const void *image,
                             const void *gradient, void *out) {
     const bool is_f32 = dtype == HD_F32;
+    bool done = false;
+    if (is_f32) HD_TRY(hd_cpu_conv_weight_lines(thread, s, image, gradient, out, &done));
+    if (done) return HD_OK;
     weight_job j = {.kernels = is_f32 ? &hd_kernels()->gemm_f32 : &hd_kernels()->gemm_f64,
                     .s = s,
                     .bytes = hd_dtype_bytes[dtype],

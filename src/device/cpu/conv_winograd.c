@@ -47,14 +47,20 @@ bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *s) {
  * it is not in advance); a tile of one channel, there or back; the calls that a channel takes in an item, however few
  * tiles it has; and how much quicker a matrix unit is, in percent. */
 enum { WINDOW_COST = 256, TRANSFORM_COST = 130, CALLS_COST = 5000, UNIT_PERCENT = 80, WIN_PERCENT = 115 };
-bool hd_conv_suits_winograd(const hd_conv_work *c) {
-    if (hd_least(c->channels, c->rows) < LEAST_CHANNELS) return false;
+static double winograd_cost(const hd_conv_work *c) { /* for each pair of channels */
     const double nr = c->kernels->nr, rows = (double)c->batch * (double)tile_rows(c),
                  tiles = ceil(rows * (double)tile_columns(c) / nr) * nr,
                  vectors = rows * (double)hd_pieces(tile_columns(c), SLACK) * SLACK,
                  shared = 1.0 / (double)c->channels + 1.0 / (double)c->rows;
+    return PLACES * tiles + TRANSFORM_COST * vectors * shared + WINDOW_COST;
+}
+double hd_conv_winograd_cost(const hd_conv_work *c) {
+    return (double)c->groups * (double)c->channels * (double)c->rows * winograd_cost(c);
+}
+bool hd_conv_suits_winograd(const hd_conv_work *c) {
+    if (hd_least(c->channels, c->rows) < LEAST_CHANNELS) return false;
     const double direct = 9.0 * (double)c->batch * (double)hd_volume(c->out) * (c->unit != NULL ? UNIT_PERCENT : 100);
-    return direct > WIN_PERCENT * (PLACES * tiles + TRANSFORM_COST * vectors * shared + WINDOW_COST);
+    return direct > WIN_PERCENT * winograd_cost(c);
 }
 
 /* ---- weights: [group][place][strip][channel][mr] ----------------------------------------------------------------- */
