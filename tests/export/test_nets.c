@@ -385,8 +385,7 @@ static void odd_names_stay_names(void **state) {
                                         "1 */ int bad; /*",
                                         "\xe2\x80\xae",
                                         "a\nb\\",
-                                        "?"
-                                        "?/\n"};
+                                        "?\?/\n"};
     enum { COUNT = sizeof names / sizeof names[0] };
     nets n;
     hd_script *s[COUNT];
