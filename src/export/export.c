@@ -70,6 +70,16 @@ static bool is_function_of_ours(const char *function) {
            strspn(function + 1, "0123456789") == strlen(function + 1);
 }
 
+/* It stands behind the prefix, so it may begin with a digit. */
+static hd_error check_ending(const char *function) {
+    char name[64] = "_";
+    if (strlen(function) < 48) strcat(name, function);
+    return hd_c_is_name(name) && function[0] != '\0' && strlen(function) < 48
+               ? HD_OK
+               : hd_fail(HD_ERROR_VALUE, ".function = \"%.60s\"; it is up to 47 letters, digits and underscores",
+                         function);
+}
+
 static hd_error begin(hd_net *net, hd_thread *thread, hd_script *script, const char *path, const hd_export_opts *o) {
     const char *slash = strrchr(path, '/'), *last = slash != NULL ? slash + 1 : path;
     const char *prefix = o->prefix != NULL ? o->prefix : last, *function = o->function != NULL ? o->function : "run";
@@ -79,10 +89,7 @@ static hd_error begin(hd_net *net, hd_thread *thread, hd_script *script, const c
                     .all_state = o->all_state,
                     .cells = script->cells};
     HD_TRY(check_name("the prefix", prefix));
-    if (o->function != NULL &&
-        !(strlen(function) < 48 &&
-          strspn(function, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(function)))
-        HD_TRY(check_name(".function", function));
+    HD_TRY(check_ending(function));
     if (is_function_of_ours(function))
         return hd_fail(HD_ERROR_VALUE, ".function = \"%s\"; that is another function of the text, or a constant of it",
                        function);
@@ -105,13 +112,12 @@ static hd_error begin(hd_net *net, hd_thread *thread, hd_script *script, const c
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
-static void *zeros(hd_net *net, size_t count, size_t size, hd_error *status) {
+static void *zeros(size_t count, size_t size, hd_error *status) {
     void *memory = hd_array_resize(NULL, (count + 1) * size);
     if (memory == NULL)
         *status = hd_fail(HD_ERROR_MEMORY, "no memory for the text of a script in C");
     else
         memset(memory, 0, (count + 1) * size);
-    (void)net;
     return memory;
 }
 
@@ -123,13 +129,13 @@ static size_t aligned(const hd_net *net, size_t bytes) {
 static hd_error make_arrays(hd_net *net) {
     const hd_graph *g = net->plan->graph;
     hd_error status = HD_OK;
-    net->words = zeros(net, 0, sizeof *net->words, &status);
-    net->extra = zeros(net, net->plan->buffer_count, sizeof *net->extra, &status);
-    net->cell_at = zeros(net, g->cell_count, sizeof *net->cell_at, &status);
-    net->inputs = zeros(net, g->input_count, sizeof *net->inputs, &status);
-    net->outputs = zeros(net, g->output_count, sizeof *net->outputs, &status);
-    net->constant_said = zeros(net, g->constant_count, sizeof *net->constant_said, &status);
-    net->cell_said = zeros(net, g->cell_count, sizeof *net->cell_said, &status);
+    net->words = zeros(0, sizeof *net->words, &status);
+    net->extra = zeros(net->plan->buffer_count, sizeof *net->extra, &status);
+    net->cell_at = zeros(g->cell_count, sizeof *net->cell_at, &status);
+    net->inputs = zeros(g->input_count, sizeof *net->inputs, &status);
+    net->outputs = zeros(g->output_count, sizeof *net->outputs, &status);
+    net->constant_said = zeros(g->constant_count, sizeof *net->constant_said, &status);
+    net->cell_said = zeros(g->cell_count, sizeof *net->cell_said, &status);
     return status;
 }
 

@@ -39,7 +39,7 @@ typedef struct hd_net {
     hd_c_text functions, body, constants;
     hd_c_text bodies; /* of functions, without their names */
     hd_net_function *known;
-    uint32_t known_count, known_capacity;
+    uint32_t known_count, known_capacity, last; /* last: the one that was called for last */
     hd_net_check *checks;
     uint32_t check_count, check_capacity;
     hd_c_text refused; /* a line for each node that cannot be said */

@@ -111,7 +111,7 @@ static uint32_t function_of(hd_net *net, const char *name, const char *type, con
     for (uint32_t i = 0; i < net->known_count; ++i) {
         const hd_net_function *f = &net->known[i];
         if (f->hash == hash && f->count == body->count && memcmp(net->bodies.at + f->first, body->at, f->count) == 0)
-            return i;
+            return net->last = i;
     }
     if (net->known_count == net->known_capacity) {
         const uint32_t capacity = net->known_capacity ? net->known_capacity * 2 : 64;
@@ -126,7 +126,7 @@ static uint32_t function_of(hd_net *net, const char *name, const char *type, con
     hd_c_text_add(&net->bodies, body);
     hd_c_text_say(&net->functions, "\nstatic %s %s", type, f->name);
     hd_c_text_add(&net->functions, body);
-    return net->known_count++;
+    return net->last = net->known_count++;
 }
 
 static hd_error fits(const hd_native *n) {
@@ -426,18 +426,9 @@ static hd_error launch_save(hd_net *net, const hd_launch *l) {
     call.shape[0] = from->layout.shape;
     const uint32_t in = operands[1], out = operands[0];
     HD_TRY(emit(net, l, &call, hd_c_contiguous, "restore", &in, &out));
-    if (!net->body.failed) { /* the call alone is taken back: its name is what counts */
-        const char *line = net->body.at + before;
-        while (*line == ' ') ++line;
-        size_t n = 0;
-        while (line[n] != '(' && n + 1 < sizeof saved->function) {
-            saved->function[n] = line[n];
-            n++;
-        }
-        saved->function[n] = '\0';
-        net->body.count = before;
-        net->body.at[before] = '\0';
-    }
+    snprintf(saved->function, sizeof saved->function, "%s", net->known[net->last].name);
+    net->body.count = before; /* it is called where a check fails, and not here */
+    if (net->body.at != NULL) net->body.at[before] = '\0';
     return HD_OK;
 }
 
